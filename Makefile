@@ -1,0 +1,42 @@
+# Everything that development needs, on a machine that has Python 3.11 or newer and nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+export OMP_NUM_THREADS ?= 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup lint test test-full demo bench format clean
+
+setup: $(STAMP)
+
+# Rebuilt only when what it was made from changes; the stamp is written last, so a half-made one is made again.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
+	touch $@
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-full: setup
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m full
+
+demo: setup
+	$(BIN)/python examples/demo.py
+
+bench: setup
+	set -e; for script in benchmarks/*.py; do $(BIN)/python $$script; done
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output

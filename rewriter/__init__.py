@@ -1,0 +1,171 @@
+"""Turns exported ONNX models with placeholder operators into plain, portable, verified ONNX.
+
+``import rewriter`` loads nothing heavy: each public name is fetched from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rewriter.errors import (
+        AmbiguousMatchError,
+        BindingError,
+        CannotVerifyError,
+        CyclicDecompositionError,
+        DecompositionError,
+        DecompositionFault,
+        ExternalDataError,
+        InterfaceChangedError,
+        LeftoverPlaceholderError,
+        MismatchError,
+        ModelReadError,
+        ModelWriteError,
+        NeedsRank,
+        OpsetError,
+        PassDefinitionError,
+        RewriteError,
+        UnknownPassError,
+        UnprovedError,
+        UnsupportedAtOpset,
+        UnsupportedParameter,
+        UsageError,
+        VerificationError,
+        Where,
+    )
+    from rewriter.inspection import Inspection, inspect
+    from rewriter.interop import from_function, from_onnxscript, from_surgeon, from_symbolic
+    from rewriter.pipeline import rewrite
+    from rewriter.placeholder import (
+        Builder,
+        Case,
+        Floats,
+        Ints,
+        Placeholder,
+        TensorSpec,
+        Value,
+        b8,
+        decomposition,
+        f32,
+        i64,
+    )
+    from rewriter.report import Report
+    from rewriter.types import TensorType
+    from rewriter.version import VERSION as __version__
+
+_ERRORS = (
+    "AmbiguousMatchError",
+    "BindingError",
+    "CannotVerifyError",
+    "CyclicDecompositionError",
+    "DecompositionError",
+    "DecompositionFault",
+    "ExternalDataError",
+    "InterfaceChangedError",
+    "LeftoverPlaceholderError",
+    "MismatchError",
+    "ModelReadError",
+    "ModelWriteError",
+    "NeedsRank",
+    "OpsetError",
+    "PassDefinitionError",
+    "RewriteError",
+    "UnknownPassError",
+    "UnprovedError",
+    "UnsupportedAtOpset",
+    "UnsupportedParameter",
+    "UsageError",
+    "VerificationError",
+    "Where",
+)
+_PLACEHOLDER = (
+    "Builder",
+    "Case",
+    "Floats",
+    "Ints",
+    "Placeholder",
+    "TensorSpec",
+    "Value",
+    "b8",
+    "decomposition",
+    "f32",
+    "i64",
+)
+
+#: Public name → the module that defines it.
+_HOME = {
+    **dict.fromkeys(_ERRORS, "rewriter.errors"),
+    **dict.fromkeys(_PLACEHOLDER, "rewriter.placeholder"),
+    **dict.fromkeys(("from_function", "from_onnxscript", "from_surgeon", "from_symbolic"), "rewriter.interop"),
+    **dict.fromkeys(("Inspection", "inspect"), "rewriter.inspection"),
+    "Report": "rewriter.report",
+    "TensorType": "rewriter.types",
+    "rewrite": "rewriter.pipeline",
+}
+
+#: Subpackages that are reached as attributes, without an import of their own: ``rewriter.torch.placeholder``.
+_SUBPACKAGES = frozenset({"errors", "torch"})
+
+__all__ = [
+    "AmbiguousMatchError",
+    "BindingError",
+    "Builder",
+    "CannotVerifyError",
+    "Case",
+    "CyclicDecompositionError",
+    "DecompositionError",
+    "DecompositionFault",
+    "ExternalDataError",
+    "Floats",
+    "Inspection",
+    "InterfaceChangedError",
+    "Ints",
+    "LeftoverPlaceholderError",
+    "MismatchError",
+    "ModelReadError",
+    "ModelWriteError",
+    "NeedsRank",
+    "OpsetError",
+    "PassDefinitionError",
+    "Placeholder",
+    "Report",
+    "RewriteError",
+    "TensorSpec",
+    "TensorType",
+    "UnknownPassError",
+    "UnprovedError",
+    "UnsupportedAtOpset",
+    "UnsupportedParameter",
+    "UsageError",
+    "Value",
+    "VerificationError",
+    "Where",
+    "__version__",
+    "b8",
+    "decomposition",
+    "f32",
+    "from_function",
+    "from_onnxscript",
+    "from_surgeon",
+    "from_symbolic",
+    "i64",
+    "inspect",
+    "rewrite",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module("rewriter.version").VERSION
+    if name in _SUBPACKAGES:
+        return importlib.import_module(f"rewriter.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'rewriter' has no attribute '{name}'")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
