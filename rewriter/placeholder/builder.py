@@ -1,0 +1,371 @@
+"""The builder ``g`` that a decomposition is handed: it makes standard operators, and refuses what the opset lacks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, defs, helper, numpy_helper, shape_inference
+from onnx import TypeProto as _TypeProto
+
+from rewriter.errors import DecompositionFault, UnsupportedAtOpset, Where
+from rewriter.placeholder.operators import Operators
+from rewriter.placeholder.value import Array, Scalar, Value
+from rewriter.types import Dim, TensorType, dtype_name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+#: Attribute suffixes as `torch.onnx` symbolics write them.
+_SUFFIXES = ("_i", "_f", "_s", "_t", "_is", "_fs", "_ss", "_ts", "_g")
+
+
+class Builder(Operators):
+    """Records the operators that replace one placeholder.
+
+    It knows the opset and every value's dtype, rank and sizes.  ``g.op`` makes any operator as `torch.onnx` symbolics
+    do; the methods of :class:`Operators` make the common ones and hide what differs between opsets.
+    """
+
+    def __init__(
+        self,
+        opset: int,
+        *,
+        ir_version: int = 8,
+        where: Where | None = None,
+        domains: Mapping[str, int] | None = None,
+        wanted: Mapping[str, bool] | None = None,
+    ) -> None:
+        #: Version of the default domain.
+        self.opset = opset
+        self.where = where or Where()
+        self.nodes: list[NodeProto] = []
+        self.initializers: list[TensorProto] = []
+        self.values: dict[str, Value] = {}
+        #: Domains that this decomposition uses besides the default one.
+        self.domains: dict[str, int] = dict(domains or {})
+        self._wanted = dict(wanted or {})
+        self._imports = [helper.make_opsetid("", opset)]
+        self._ir_version = ir_version
+        self._constants: dict[tuple[int, tuple[int, ...], bytes], Value] = {}
+        self._counter = 0
+
+    # --- values ---------------------------------------------------------------------------------------------
+
+    def input(self, name: str, type: TensorType | None, constant: Array | None = None) -> Value:  # noqa: A002
+        """A value of the surrounding graph."""
+        value = self.values.get(name)
+        if value is None:
+            sizes = _sizes_of(constant)
+            value = self.values[name] = Value(self, name, type, constant, sizes)
+        return value
+
+    def wants(self, output: str) -> bool:
+        """Whether the placeholder's result of that name is used."""
+        return self._wanted.get(output, True)
+
+    def const(self, value: Any, dtype: int | Value | None = None) -> Value:
+        """A constant of ``dtype`` (a ``TensorProto.DataType``, or that of another value; by default numpy's own,
+        where Python ints are int64 and Python floats must be given one)."""
+        if isinstance(dtype, Value):
+            dtype = dtype.dtype
+        if isinstance(value, TensorProto):
+            array = numpy_helper.to_array(value)
+            dtype = value.data_type
+        elif isinstance(value, np.ndarray) and dtype is None:
+            array = value
+            dtype = int(helper.np_dtype_to_tensor_dtype(array.dtype))
+        else:
+            if dtype is None:
+                raw = np.asarray(value)
+                if raw.dtype.kind == "f":
+                    raise self.fault(f"constant {value!r} needs a dtype", "write g.const(value, x) to take the dtype of x")
+                dtype = int(helper.np_dtype_to_tensor_dtype(raw.dtype))
+            array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(dtype))
+        # Strings have no fixed-width bytes to compare by.
+        key = (dtype, array.shape, array.tobytes() if array.dtype != object else repr(array.tolist()).encode())
+        known = self._constants.get(key)
+        if known is not None:
+            return known
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh())
+        tensor.data_type = dtype
+        self.initializers.append(tensor)
+        result = Value(self, tensor.name, TensorType(dtype, array.shape), array, _sizes_of(array))
+        self.values[tensor.name] = self._constants[key] = result
+        return result
+
+    def ints(self, values: Sequence[int] | int) -> Value:
+        """An int64 constant: 1-D from a sequence, 0-D from a number."""
+        return self.const(np.asarray(values, dtype=np.int64))
+
+    def retyped(self, value: Value, shape: Sequence[Dim] | None, sizes: tuple[Dim, ...] | None = None) -> Value:
+        """``value`` with a shape that is known better than inference could tell (symbolic sizes that stay)."""
+        type_ = TensorType(value.dtype, None if shape is None else tuple(shape))
+        better = Value(self, value.name, type_, value.constant, sizes or value.sizes)
+        self.values[value.name] = better
+        return better
+
+    # --- operators ------------------------------------------------------------------------------------------
+
+    def op(self, op_type: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+        """One operator; a :class:`Value`, or a tuple of them for ``outputs > 1``.
+
+        ``op_type`` may be qualified (``"com.example::Roll"``: another placeholder).  Attribute names may carry the type
+        suffix of `torch.onnx` symbolics (``axis_i=1``, ``value_t=…``); None leaves an attribute out.  Raises
+        UnsupportedAtOpset where the opset lacks the operator or an attribute, DecompositionFault where the inputs do
+        not fit it.
+        """
+        if "::" in op_type:
+            domain, _, op_type = op_type.rpartition("::")
+        if domain == "ai.onnx":
+            domain = ""
+        attrs = {_strip_suffix(k): _plain(v) for k, v in attributes.items() if v is not None}
+        for position, item in enumerate(inputs):
+            if item is not None and not isinstance(item, Value):
+                raise self.fault(
+                    f"input {position} of {op_type} is a {type(item).__name__}, not a value",
+                    "make constants with g.const(value, dtype_or_value)",
+                )
+        node = NodeProto(op_type=op_type, domain=domain)
+        node.input.extend(item.name if item is not None else "" for item in inputs)
+        while node.input and not node.input[-1]:
+            del node.input[-1]
+        node.output.extend(self._fresh() for _ in range(outputs))
+        schema = self._schema(op_type, domain)
+        known = None if schema is None else schema.attributes
+        for name in attrs:
+            if known is not None and name not in known:
+                raise UnsupportedAtOpset(
+                    f"{op_type} has no attribute '{name}' at opset {self.opset}",
+                    where=self.where,
+                    remedy=self._attribute_hint(op_type, name),
+                )
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
+        if schema is not None and op_type != "Constant":
+            self._check_counts(schema, node, inputs)
+            self._check_types(schema, inputs)
+        types = self._infer(schema, node, inputs)
+        self.nodes.append(node)
+        made = tuple(Value(self, name, types.get(name), *self._known(node, inputs)) for name in node.output)
+        self.values.update((value.name, value) for value in made)
+        return made[0] if outputs == 1 else made
+
+    def binary(self, op_type: str, left: Value | Scalar, right: Value | Scalar) -> Value:
+        """An arithmetic operator of two operands, of which a Python number takes the other's dtype."""
+        if isinstance(left, Value):
+            other = right if isinstance(right, Value) else self.const(right, left)
+            result = self.op(op_type, left, other)
+        else:
+            assert isinstance(right, Value)
+            result = self.op(op_type, self.const(left, right), right)
+        assert isinstance(result, Value)
+        return result
+
+    def subgraph(self, name: str, body: Builder, inputs: Sequence[Value], outputs: Sequence[Value]) -> GraphProto:
+        """What ``body`` built, as the body of an If, Loop or Scan; see :meth:`body`."""
+        graph = GraphProto(name=name)
+        graph.node.extend(body.nodes)
+        graph.initializer.extend(body.initializers)
+        for values, target in ((inputs, graph.input), (outputs, graph.output)):
+            for value in values:
+                if value.type is None:
+                    raise value._unknown("type")
+                target.add(name=value.name).type.CopyFrom(value.type.to_proto())
+        return graph
+
+    def body(self) -> Builder:
+        """A builder for the body of an If, Loop or Scan that may read this one's values."""
+        inner = Builder(self.opset, ir_version=self._ir_version, where=self.where)
+        inner._counter = self._counter + 1_000_000 * (1 + sum(1 for n in self.nodes if n.op_type in ("If", "Loop", "Scan")))
+        inner.values = dict(self.values)
+        return inner
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def fault(self, what: str, remedy: str | None = None) -> DecompositionFault:
+        return DecompositionFault(what, where=self.where, remedy=remedy)
+
+    def _fresh(self) -> str:
+        name = f"%{self._counter}"
+        self._counter += 1
+        return name
+
+    def _schema(self, op_type: str, domain: str) -> defs.OpSchema | None:
+        if domain:
+            version = self.domains.setdefault(domain, 1)
+            return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
+        if not defs.has(op_type, self.opset, ""):
+            if not defs.has(op_type):
+                raise self.fault(f"ONNX has no operator '{op_type}'", "qualify an operator of your own: domain::Name")
+            first = min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == op_type and not s.domain)
+            raise UnsupportedAtOpset(
+                f"{op_type} exists since opset {first}, the model has opset {self.opset}",
+                where=self.where,
+                remedy=f"mark the decomposition with opset={first}, or write it with older operators",
+            )
+        schema = defs.get_schema(op_type, self.opset, "")
+        if schema.deprecated:
+            raise UnsupportedAtOpset(f"{op_type} is deprecated at opset {self.opset}", where=self.where)
+        return schema
+
+    def _attribute_hint(self, op_type: str, name: str) -> str | None:
+        versions = sorted(
+            s.since_version
+            for s in defs.get_all_schemas_with_history()
+            if s.name == op_type and not s.domain and name in s.attributes
+        )
+        if not versions:
+            return None
+        return (
+            f"opset {versions[0]} has it" if versions[0] > self.opset else f"it is an input since: use g.{_method(op_type)}()"
+        )
+
+    def _check_counts(self, schema: defs.OpSchema, node: NodeProto, inputs: Sequence[Value | None]) -> None:
+        if not schema.min_input <= len(node.input) <= schema.max_input:
+            raise self.fault(
+                f"{node.op_type} takes {schema.min_input} to {schema.max_input} inputs at opset {self.opset}, "
+                f"{len(node.input)} are given"
+            )
+        if not schema.min_output <= len(node.output) <= schema.max_output:
+            raise self.fault(f"{node.op_type} has no {len(node.output)} outputs at opset {self.opset}")
+        given = {a.name for a in node.attribute}
+        for attribute in schema.attributes.values():
+            if attribute.required and attribute.name not in given:
+                raise self.fault(f"{node.op_type} needs attribute '{attribute.name}'")
+
+    def _check_types(self, schema: defs.OpSchema, inputs: Sequence[Value | None]) -> None:
+        constraints = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
+        variables: dict[str, int] = {}
+        for position, value in enumerate(inputs):
+            if value is None or value.type is None:
+                continue
+            formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+            dtype = value.type.dtype
+            text = f"tensor({_schema_name(dtype)})"
+            allowed = constraints.get(formal.type_str, {formal.type_str})
+            if text not in allowed and not any(a.startswith(("seq(", "optional(")) for a in allowed):
+                raise UnsupportedAtOpset(
+                    f"{schema.name} takes no {dtype_name(dtype)} as its input {position} ('{formal.name}') at opset {self.opset}",
+                    where=self.where,
+                )
+            if formal.type_str in constraints and formal.is_homogeneous:
+                first = variables.setdefault(formal.type_str, dtype)
+                if first != dtype:
+                    raise self.fault(
+                        f"{schema.name} is given {dtype_name(first)} and {dtype_name(dtype)}",
+                        "make constants with g.const(value, x), which takes the dtype of x",
+                    )
+
+    def _infer(
+        self, schema: defs.OpSchema | None, node: NodeProto, inputs: Sequence[Value | None]
+    ) -> dict[str, TensorType | None]:
+        if schema is None or any(item is not None and item.type is None for item in inputs):
+            return {}
+        given = [item for item in inputs if item is not None]
+        types: dict[str, _TypeProto] = {item.name: item.type.to_proto() for item in given if item.type is not None}
+        data = {
+            item.name: numpy_helper.from_array(item.constant, item.name)
+            for item in given
+            if item.constant is not None and item.constant.dtype != object and item.constant.size <= 4096
+        }
+        if any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute):
+            # Bodies read outer values, which inference of a single node does not know: their outputs' types are declared.
+            return self._body_types(node)
+        try:
+            inferred = shape_inference.infer_node_outputs(
+                schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
+            )
+        except shape_inference.InferenceError as error:
+            raise self.fault(f"{node.op_type} does not fit its inputs: {_one_line(error)}") from error
+        return {name: TensorType.from_proto(proto) for name, proto in inferred.items()}
+
+    def _body_types(self, node: NodeProto) -> dict[str, TensorType | None]:
+        bodies = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
+        if node.op_type == "If":
+            return {
+                name: _joined([TensorType.from_proto(body.output[i].type) for body in bodies])
+                for i, name in enumerate(node.output)
+            }
+        body = bodies[0]
+        if node.op_type == "Loop":
+            carried = len(body.input) - 2
+            declared = body.output[1:]
+        else:
+            scanned = next(a.i for a in node.attribute if a.name == "num_scan_inputs")
+            carried = len(node.input) - scanned
+            declared = body.output[:]
+        types: dict[str, TensorType | None] = {}
+        for i, name in enumerate(node.output):
+            inner = TensorType.from_proto(declared[i].type)
+            if inner is not None and i >= carried:
+                inner = inner.with_shape(None if inner.shape is None else (None, *inner.shape))
+            types[name] = inner
+        return types
+
+    def _known(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[Array | None, tuple[Dim, ...] | None]:
+        """What is known of the result's elements: constants, and lists of sizes."""
+        if node.op_type == "Constant":
+            attribute = node.attribute[0]
+            value = helper.get_attribute_value(attribute)
+            array: Any = None
+            if attribute.type == AttributeProto.TENSOR:
+                array = numpy_helper.to_array(value)
+            elif attribute.type in (AttributeProto.INT, AttributeProto.INTS):
+                array = np.asarray(value, dtype=np.int64)
+            elif attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):
+                array = np.asarray(value, dtype=np.float32)
+            return array, _sizes_of(array)
+        return None, None
+
+
+def _joined(types: Sequence[TensorType | None]) -> TensorType | None:
+    """What two branches of an If agree on."""
+    first = types[0]
+    for other in types[1:]:
+        if first is None or other is None or first.dtype != other.dtype:
+            return None
+        if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
+            first = first.with_shape(None)
+        else:
+            first = first.with_shape(a if a == b else None for a, b in zip(first.shape, other.shape, strict=True))
+    return first
+
+
+def _strip_suffix(name: str) -> str:
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if name.endswith(suffix) and len(name) > len(suffix):
+            return name[: -len(suffix)]
+    return name
+
+
+def _plain(value: Any) -> Any:
+    """Attribute values that `make_attribute` takes: tensors of torch and numpy become TensorProto."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, np.ndarray):
+        return numpy_helper.from_array(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # a torch.Tensor, without importing torch
+        return numpy_helper.from_array(value.detach().cpu().numpy())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _sizes_of(array: Array | None) -> tuple[Dim, ...] | None:
+    if array is None or array.ndim > 1 or array.dtype.kind not in "iu" or array.size > 64:
+        return None
+    return tuple(int(item) for item in array.reshape(-1))
+
+
+def _schema_name(dtype: int) -> str:
+    return str(TensorProto.DataType.Name(dtype)).lower()  # type: ignore[arg-type]
+
+
+def _method(op_type: str) -> str:
+    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(op_type))
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())

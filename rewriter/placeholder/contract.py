@@ -1,0 +1,176 @@
+"""What the author of a pass writes: a subclass of :class:`Placeholder`."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from rewriter.errors import PassDefinitionError
+from rewriter.placeholder.signature import Signature, read_signature
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from rewriter.placeholder.case import Case
+
+_F = TypeVar("_F", bound="Callable[..., Any]")
+
+#: Where ``auto`` looks for a bare name: the domains that exporters and their users write to.
+COMMON_DOMAINS = (
+    "com.example",
+    "aten",
+    "org.pytorch.aten",
+    "mylib",
+    "custom",
+    "custom_domain",
+    "torchvision",
+    "mmcv",
+    "mmdeploy",
+)
+
+FLOATS = ("float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """One way to write an operator in standard ONNX, and when it may be chosen."""
+
+    name: str
+    build: Callable[..., Any]
+    #: Lowest and highest version of the default domain that it can be written in.
+    opset: int = 11
+    until: int | None = None
+    #: Whether it is right on every runtime that the project tests, not only on onnxruntime.
+    portable: bool = True
+    #: Where it is preferred; called with the operator's arguments by name.
+    when: Callable[..., bool] | None = None
+    #: Where it is correct at all; called likewise.
+    requires: Callable[..., bool] | None = None
+    #: Why it is preferred there, for the report.
+    reason: str = ""
+
+    def serves(self, opset: int) -> bool:
+        return self.opset <= opset and (self.until is None or opset <= self.until)
+
+
+def decomposition(
+    *,
+    opset: int = 11,
+    until: int | None = None,
+    portable: bool = True,
+    when: Callable[..., bool] | None = None,
+    requires: Callable[..., bool] | None = None,
+    reason: str = "",
+) -> Callable[[_F], _F]:
+    """Mark a method as a decomposition for opsets ``opset`` to ``until``.
+
+    ``when`` is a preference and ``requires`` a precondition, both called with the operator's arguments by name; a
+    preference that holds comes before a decomposition without one, then the higher ``opset`` wins, then the order
+    of definition.
+    """
+
+    def mark(function: _F) -> _F:
+        function.__decomposition__ = Decomposition(  # type: ignore[attr-defined]
+            function.__name__, function, opset, until, portable, when, requires, reason
+        )
+        return function
+
+    return mark
+
+
+class Placeholder:
+    """What an operator means, how it decomposes into standard ONNX, and on which cases that is tested.
+
+    A pass defines :meth:`reference` (plain torch, imported inside the method), :meth:`cases`, and either one method
+    ``decompose(self, g, …)`` or several marked with :func:`decomposition`, all with the same parameters: those of the
+    operator, in its own order (see :mod:`rewriter.placeholder.signature`).
+    """
+
+    #: What the pass is called on the command line; by default the class name in snake_case.
+    name: ClassVar[str] = ""
+    #: Operator names that it takes: bare (``"Roll"``) or qualified (``"aten::roll"``); case and underscores do not count.
+    matches: ClassVar[tuple[str, ...]] = ()
+    #: Domains in which a bare name is taken without being asked for by name.
+    domains: ClassVar[tuple[str, ...]] = COMMON_DOMAINS
+    #: Other spellings of attributes: ``{"shift": "shifts"}``.
+    aliases: ClassVar[Mapping[str, str]] = {}
+    #: Where a library's own argument order differs: ``{"torchvision::deform_conv2d": ("x", "weight", …)}``.  ``"-"`` is
+    #: an input to be ignored, ``"stride.0"`` one element of a list parameter, ``"beta=1.0"`` a fixed value without input.
+    schemas: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Names of the results, in order.
+    outputs: ClassVar[tuple[str, ...]] = ("output",)
+    #: Element types of the main input that the cases are also run in.
+    dtypes: ClassVar[tuple[str, ...]] = FLOATS
+    #: (rtol, atol) per dtype name where the defaults do not fit, with the reason as a comment in the pass.
+    tolerances: ClassVar[Mapping[str, tuple[float, float]]] = {}
+
+    def reference(self, *args: Any, **kwargs: Any) -> Any:
+        """The operator in PyTorch: tensors as ``torch.Tensor``, parameters as Python values; a tensor or a tuple."""
+        raise NotImplementedError
+
+    def cases(self) -> Iterator[Case]:
+        """Inputs and parameters on which every decomposition must agree with :meth:`reference`."""
+        raise NotImplementedError
+
+    def infer(self, *args: Any, **kwargs: Any) -> Any:
+        """Types of the results, called like a decomposition without the builder; None: infer from a decomposition.
+
+        Needed where operator-by-operator inference would lose a symbolic size that is known to stay.
+        """
+        return None
+
+    @classmethod
+    def pass_name(cls) -> str:
+        return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+
+    @functools.cached_property
+    def decompositions(self) -> Sequence[Decomposition]:
+        found: dict[str, Decomposition] = {}
+        for owner in reversed(type(self).__mro__):
+            for key, member in vars(owner).items():
+                marked = getattr(member, "__decomposition__", None)
+                if isinstance(marked, Decomposition):
+                    found[key] = marked
+                elif key == "decompose" and callable(member):
+                    found[key] = Decomposition("decompose", member)
+                elif key in found:
+                    del found[key]
+        return tuple(found.values())
+
+    @functools.cached_property
+    def signature(self) -> Signature:
+        return read_signature(self.decompositions[0].build, type(self).__name__)
+
+    @property
+    def summary(self) -> str:
+        """First line of the class's docstring."""
+        return (type(self).__doc__ or "").strip().split("\n")[0]
+
+    def validate(self) -> None:
+        """PassDefinitionError unless the pass is complete: it could otherwise not be proved."""
+        owner = type(self).__name__
+        if not self.matches:
+            raise PassDefinitionError("no operator names to match", where=owner, remedy="set `matches`")
+        if not self.decompositions:
+            raise PassDefinitionError(
+                "no decomposition", where=owner, remedy="define decompose(self, g, …) or mark methods with @decomposition"
+            )
+        for method, why in (("reference", "its PyTorch meaning"), ("cases", "the inputs it is tested on")):
+            if getattr(type(self), method) is getattr(Placeholder, method):
+                raise PassDefinitionError(
+                    f"no {method}(): {why} is missing, so it could not be proved", where=owner, remedy=f"define {method}()"
+                )
+        expected = self.signature.parameters
+        for other in self.decompositions[1:]:
+            found = read_signature(other.build, owner).parameters
+            if found != expected:
+                raise PassDefinitionError(
+                    f"decompositions '{self.decompositions[0].name}' and '{other.name}' declare different parameters",
+                    where=owner,
+                    remedy="every decomposition of an operator has the operator's own signature",
+                )
+        for alias, target in self.aliases.items():
+            if target not in self.signature:
+                raise PassDefinitionError(f"alias '{alias}' names no parameter: '{target}'", where=owner)

@@ -1,0 +1,247 @@
+"""Running a decomposition at a site: the choice among several, and what it built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import (
+    DecompositionError,
+    DecompositionFault,
+    NeedsRank,
+    UnsupportedAtOpset,
+    UnsupportedParameter,
+)
+from rewriter.placeholder.binding import Bound, Ref, Site, bind
+from rewriter.placeholder.builder import Builder
+from rewriter.placeholder.value import Value
+from rewriter.types import TensorType
+
+if TYPE_CHECKING:
+    from onnx import NodeProto, TensorProto
+
+    from rewriter.placeholder.contract import Decomposition, Placeholder
+    from rewriter.placeholder.registry import Match
+
+
+@dataclass
+class Expansion:
+    """What replaces one placeholder.
+
+    Names of new values are local: ``%`` and digits.  ``outputs[i]`` is the value behind the placeholder's i-th output;
+    it may be one of the inputs, or stand for several outputs.
+    """
+
+    nodes: list[NodeProto]
+    initializers: list[TensorProto]
+    outputs: list[str]
+    output_types: list[TensorType | None]
+    #: Types of all values made, by local name.
+    types: dict[str, TensorType]
+    decomposition: str
+    reason: str
+    bound: Bound
+    #: Domains and versions that the new nodes need besides the default one.
+    domains: dict[str, int] = field(default_factory=dict)
+
+
+def bind_site(placeholder: Placeholder, site: Site, match: Match | None = None) -> Bound:
+    """The arguments of ``site`` for ``placeholder``; BindingError where they do not fit."""
+    schema = placeholder.schemas.get(match.qualified) if match is not None else None
+    return bind(
+        placeholder.signature,
+        site,
+        aliases=placeholder.aliases,
+        schema=schema,
+        rule=match.rule if match is not None else None,
+        ignored=match.selectors if match is not None else (),
+    )
+
+
+def expand(
+    placeholder: Placeholder,
+    site: Site,
+    *,
+    match: Match | None = None,
+    portable: bool = False,
+    force: str | None = None,
+) -> Expansion:
+    """Decompose ``site``.
+
+    ``portable`` restricts the choice to the decompositions that are right on every tested runtime, ``force`` names
+    the one to use.  Raises a :class:`DecompositionError` that says what is missing.
+    """
+    bound = bind_site(placeholder, site, match)
+    refusals: list[DecompositionError] = []
+    for candidate in _candidates(placeholder, site, bound, portable, force):
+        try:
+            return _run(placeholder, candidate, site, bound)
+        except (NeedsRank, UnsupportedAtOpset, UnsupportedParameter) as error:
+            # A form that cannot serve here leaves the node to the next one.
+            refusals.append(error)
+    if refusals:
+        raise refusals[0]
+    raise _none_serves(placeholder, site, force)
+
+
+def infer_types(placeholder: Placeholder, site: Site, *, match: Match | None = None) -> list[TensorType | None]:
+    """Types of the placeholder's outputs, by its ``infer`` or else by a decomposition."""
+    bound = bind_site(placeholder, site, match)
+    recorder = _builder(placeholder, site)
+    declared = placeholder.infer(**_values(recorder, bound))
+    if declared is not None:
+        return list(declared) if isinstance(declared, (list, tuple)) else [declared]
+    return expand(placeholder, site, match=match).output_types
+
+
+def _builder(placeholder: Placeholder, site: Site) -> Builder:
+    used = site.wanted or tuple(bool(name) for name in site.node.output)
+    wanted = {name: i < len(used) and used[i] for i, name in enumerate(placeholder.outputs)}
+    return Builder(site.opset, ir_version=site.ir_version, where=site.where, wanted=wanted)
+
+
+def _values(builder: Builder, bound: Bound) -> dict[str, Any]:
+    def value(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            if argument.name:
+                return builder.input(argument.name, argument.type, argument.constant)
+            return builder.const(argument.constant)
+        if isinstance(argument, tuple):
+            return tuple(value(item) for item in argument)
+        return argument
+
+    return {name: value(argument) for name, argument in bound.arguments.items()}
+
+
+def _candidates(
+    placeholder: Placeholder, site: Site, bound: Bound, portable: bool, force: str | None
+) -> list[Decomposition]:
+    found: list[tuple[tuple[int, int, int], Decomposition]] = []
+    for order, item in enumerate(placeholder.decompositions):
+        if not item.serves(site.opset) or (portable and not item.portable) or (force and item.name != force):
+            continue
+        if item.requires is not None and not _holds(item.requires, placeholder, site, bound):
+            continue
+        if item.when is not None and not force and not _holds(item.when, placeholder, site, bound):
+            continue
+        found.append(((0 if item.when is not None else 1, -item.opset, order), item))
+    return [item for _, item in sorted(found, key=lambda pair: pair[0])]
+
+
+def _holds(condition: Any, placeholder: Placeholder, site: Site, bound: Bound) -> bool:
+    try:
+        return bool(condition(**_values(_builder(placeholder, site), bound)))
+    except NeedsRank:
+        return False
+
+
+def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound) -> Expansion:
+    builder = _builder(placeholder, site)
+    arguments = _values(builder, bound)
+    variadic = next((p.name for p in placeholder.signature.parameters if p.variadic), None)
+    if variadic is None:
+        made = _call(placeholder, item, site, builder, arguments)
+    else:
+        # What precedes a variadic parameter can only be given by position.
+        names = placeholder.signature.names
+        at = names.index(variadic)
+        before = [arguments[name] for name in names[:at]]
+        after = {name: arguments[name] for name in names[at + 1 :]}
+        made = _call(placeholder, item, site, builder, after, *before, *arguments[variadic])
+    results = list(made) if isinstance(made, (tuple, list)) else [made]
+    wanted = [bool(name) and builder.wants(_output_name(placeholder, i)) for i, name in enumerate(site.node.output)]
+    for i, needed in enumerate(wanted):
+        if needed and (i >= len(results) or results[i] is None):
+            raise DecompositionFault(
+                f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' gives {len(results)} "
+                f"outputs, the node uses {sum(wanted)}",
+                where=site.where,
+                remedy="return one value per name in `outputs`, None only where g.wants() is false",
+            )
+    for result in results:
+        if result is not None and (not isinstance(result, Value) or result.name not in builder.values):
+            raise DecompositionFault(
+                f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' returned {type(result).__name__}, "
+                "not a value of its builder",
+                where=site.where,
+            )
+    values = [result for result in results[: len(site.node.output)] if result is not None]
+    types = {v.name: v.type for v in builder.values.values() if v.type is not None and v.name.startswith("%")}
+    declared = placeholder.infer(**_values(builder, bound))
+    output_types = [None if r is None else builder.values[r.name].type for r in results[: len(site.node.output)]]
+    if declared is not None:
+        known = list(declared) if isinstance(declared, (list, tuple)) else [declared]
+        output_types = [_merged(a, b, placeholder, site) for a, b in zip(output_types, known, strict=False)]
+        types |= {r.name: t for r, t in zip(results, output_types, strict=False) if r is not None and t is not None}
+    assert len(values) <= len(site.node.output)
+    domains = {domain: version for domain, version in builder.domains.items() if domain}
+    return Expansion(
+        builder.nodes,
+        builder.initializers,
+        ["" if result is None else result.name for result in results[: len(site.node.output)]],
+        output_types,
+        types,
+        item.name,
+        item.reason,
+        bound,
+        domains,
+    )
+
+
+def _call(
+    placeholder: Placeholder, item: Decomposition, site: Site, builder: Builder, named: dict[str, Any], *positional: Any
+) -> Any:
+    try:
+        return item.build(placeholder, builder, *positional, **named)
+    except DecompositionError as error:
+        error.where = error.where or site.where
+        raise
+    except Exception as error:
+        raise DecompositionFault(
+            f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' raised {type(error).__name__}: {error}",
+            where=site.where,
+            remedy="this is a fault of the pass; --debug shows the traceback",
+        ) from error
+
+
+def _output_name(placeholder: Placeholder, index: int) -> str:
+    return placeholder.outputs[index] if index < len(placeholder.outputs) else f"output {index}"
+
+
+def _merged(made: TensorType | None, declared: TensorType | None, placeholder: Placeholder, site: Site) -> TensorType | None:
+    """The declared type where it fits the one that was built: it keeps the names of sizes."""
+    if made is None or declared is None:
+        return declared or made
+    conflict = made.dtype != declared.dtype
+    if made.shape is not None and declared.shape is not None:
+        conflict |= len(made.shape) != len(declared.shape) or any(
+            isinstance(a, int) and isinstance(b, int) and a != b
+            for a, b in zip(made.shape, declared.shape, strict=False)
+        )
+    if conflict:
+        raise DecompositionFault(
+            f"pass '{placeholder.pass_name()}' declares a result of type {declared}, its decomposition makes {made}",
+            where=site.where,
+        )
+    if declared.shape is None or made.shape is None:
+        return declared if made.shape is None else made
+    return declared.with_shape(
+        b if b is not None and not isinstance(a, int) else a for a, b in zip(made.shape, declared.shape, strict=True)
+    )
+
+
+def _none_serves(placeholder: Placeholder, site: Site, force: str | None) -> DecompositionError:
+    name = placeholder.pass_name()
+    if force is not None and all(item.name != force for item in placeholder.decompositions):
+        known = ", ".join(item.name for item in placeholder.decompositions)
+        return UnsupportedParameter(f"pass '{name}' has no decomposition '{force}': it has {known}", where=site.where)
+    lowest = min(item.opset for item in placeholder.decompositions)
+    if site.opset < lowest:
+        return UnsupportedAtOpset(
+            f"pass '{name}' has decompositions from opset {lowest}, the model has opset {site.opset}",
+            where=site.where,
+            remedy=f"export at opset {lowest} or later",
+        )
+    return UnsupportedParameter(
+        f"no decomposition of pass '{name}' serves this combination of parameters at opset {site.opset}", where=site.where
+    )

@@ -1,0 +1,302 @@
+"""Which passes there are, and which of them takes a node.
+
+Passes are found by name (entry points of the group ``rewriter.passes``), in a Python file of the user's own, or by
+import path.  There is no global registry: a :class:`Selection` is made for one run.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import AmbiguousMatchError, PassDefinitionError, RewriteError, UnknownPassError, UsageError, Where
+from rewriter.graph.domains import is_runtime_domain
+from rewriter.placeholder.binding import BindRule, normal, parse_bind
+from rewriter.placeholder.contract import Placeholder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from types import ModuleType
+
+    from onnx import NodeProto
+
+GROUP = "rewriter.passes"
+
+#: The exporters write the same operators under either.
+_ATEN = frozenset({"aten", "org.pytorch.aten"})
+
+
+@dataclass(frozen=True)
+class Match:
+    """A pass that takes a node, and how it came to."""
+
+    placeholder: Placeholder
+    #: The operator's qualified name, with ``org.pytorch.aten`` and the ``ATen`` form written ``aten::name``.
+    qualified: str
+    rule: BindRule | None = None
+    #: Attributes that name the operator and are no arguments.
+    selectors: tuple[str, ...] = ()
+    #: Whether the meaning was assumed: the pass was named, but does not list the node's domain.
+    assumed: bool = False
+
+
+def operator_of(node: NodeProto) -> tuple[str, str, tuple[str, ...]]:
+    """Domain, name and selecting attributes of the operator that ``node`` stands for.
+
+    ``org.pytorch.aten::ATen`` with ``operator="roll"`` is ``aten::roll``.
+    """
+    if node.op_type == "ATen" and node.domain in _ATEN:
+        for attribute in node.attribute:
+            if attribute.name == "operator":
+                name = attribute.s.decode("utf-8", "replace").removeprefix("aten::")
+                return "aten", name, ("operator", "overload_name")
+    domain, separator, name = node.op_type.rpartition("::")
+    if separator and not node.domain:
+        # A qualified name written into the type by mistake.
+        return domain, name, ()
+    return node.domain, node.op_type, ()
+
+
+@dataclass
+class Selection:
+    """The passes of one run."""
+
+    #: Every pass that may match, in order of name.
+    passes: tuple[Placeholder, ...]
+    #: Those that were named rather than found by ``auto``.
+    named: frozenset[str] = frozenset()
+    rules: tuple[BindRule, ...] = ()
+    _names: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        for placeholder in self.passes:
+            for pattern in placeholder.matches:
+                self._names.setdefault(normal(pattern.rpartition("::")[2]), []).append(placeholder)
+
+    @classmethod
+    def load(
+        cls,
+        passes: str | Iterable[str | type[Placeholder] | Placeholder] = "auto",
+        bind: str | Iterable[str] | None = None,
+    ) -> Selection:
+        """``passes``: ``"auto"``, or names, files, import paths and passes, as a list or separated by commas.
+
+        UnknownPassError with the nearest names, PassDefinitionError where a pass is not complete.
+        """
+        wanted = [part.strip() for part in passes.split(",")] if isinstance(passes, str) else list(passes)
+        rules = tuple(parse_bind(text) for text in ([bind] if isinstance(bind, str) else bind or ()))
+        found: dict[str, Placeholder] = {}
+        named: set[str] = set()
+        for item in wanted:
+            if item == "":
+                continue
+            if item == "auto":
+                for placeholder in available():
+                    found.setdefault(placeholder.pass_name(), placeholder)
+                continue
+            for placeholder in resolve(item):
+                known = found.get(placeholder.pass_name())
+                if known is not None and type(known) is not type(placeholder) and placeholder.pass_name() in named:
+                    raise UsageError(
+                        f"two passes are called '{placeholder.pass_name()}'", remedy="give one of them another `name`"
+                    )
+                found[placeholder.pass_name()] = placeholder
+                named.add(placeholder.pass_name())
+        for rule in rules:
+            if rule.pass_name not in found:
+                for placeholder in resolve(rule.pass_name):
+                    found[placeholder.pass_name()] = placeholder
+        return cls(tuple(found[name] for name in sorted(found)), frozenset(named), rules)
+
+    def match(self, node: NodeProto, where: Where | None = None) -> Match | None:
+        """The pass that takes ``node``, which is known to be a placeholder; AmbiguousMatchError where two do."""
+        domain, name, selectors = operator_of(node)
+        for rule in self.rules:
+            if rule.op_type == name and _same_domain(rule.domain, domain):
+                placeholder = next(
+                    p for p in self.passes if rule.pass_name == p.pass_name() or normal(rule.pass_name) in _all_names(p)
+                )
+                return Match(placeholder, _qualified(domain, name), rule, selectors)
+        if is_runtime_domain(node.domain):
+            return None
+        found: list[Match] = []
+        for placeholder in self._names.get(normal(name), ()):
+            listed = _lists(placeholder, domain, name)
+            if listed is None or (not listed and placeholder.pass_name() not in self.named):
+                continue
+            if any(known.placeholder is placeholder for known in found):
+                continue
+            found.append(Match(placeholder, _qualified(domain, name), None, selectors, not listed))
+        # A pass that lists the very domain knows better than one whose meaning would be assumed.
+        certain = [match for match in found if not match.assumed] or found
+        if len(certain) > 1:
+            rivals = " and ".join(f"'{match.placeholder.pass_name()}'" for match in certain)
+            raise AmbiguousMatchError(
+                f"passes {rivals} both take this operator",
+                where=where,
+                remedy="name one of them with --passes, or tell them apart with --bind",
+            )
+        return certain[0] if certain else None
+
+    def nearest(self, node: NodeProto) -> str | None:
+        """A pass that might be meant by a node that nothing matches: for the message, never to be used."""
+        _, name, _ = operator_of(node)
+        near = difflib.get_close_matches(normal(name), list(self._names), n=1, cutoff=0.6)
+        return self._names[near[0]][0].pass_name() if near else None
+
+
+def _lists(placeholder: Placeholder, domain: str, name: str) -> bool | None:
+    """Whether the pass takes ``name`` and lists its domain (True), only takes the name (False), or neither (None)."""
+    takes = False
+    for pattern in placeholder.matches:
+        its_domain, separator, its_name = pattern.rpartition("::")
+        if normal(its_name) != normal(name):
+            continue
+        if separator:
+            if _same_domain(its_domain, domain):
+                return True
+            takes = True
+        else:
+            if any(_same_domain(known, domain) for known in placeholder.domains):
+                return True
+            takes = True
+    return False if takes else None
+
+
+def _same_domain(a: str, b: str) -> bool:
+    return a == b or (a in _ATEN and b in _ATEN) or (a in ("", "ai.onnx") and b in ("", "ai.onnx"))
+
+
+def _qualified(domain: str, name: str) -> str:
+    return f"{'aten' if domain in _ATEN else domain}::{name}" if domain else name
+
+
+def _all_names(placeholder: Placeholder) -> set[str]:
+    return {normal(placeholder.pass_name()), *(normal(pattern.rpartition("::")[2]) for pattern in placeholder.matches)}
+
+
+# --- finding passes -------------------------------------------------------------------------------------------
+
+
+def available() -> list[Placeholder]:
+    """Every installed pass, in order of name."""
+    found: dict[str, Placeholder] = {}
+    for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda e: (e.name, e.value)):
+        for placeholder in _from_entry(entry):
+            found.setdefault(placeholder.pass_name(), placeholder)
+    return [found[name] for name in sorted(found)]
+
+
+def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
+    """The passes that one element of ``--passes`` names."""
+    if isinstance(item, Placeholder):
+        return [_validated(item)]
+    if isinstance(item, type):
+        return [_validated(item())]
+    if item.endswith(".py") or "/" in item:
+        return _from_file(Path(item))
+    known = {normal(entry.name): entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    if normal(item) in known:
+        return _from_entry(known[normal(item)])
+    installed = available()
+    for placeholder in installed:
+        if normal(item) in _all_names(placeholder):
+            return [placeholder]
+    if "." in item or ":" in item:
+        return _from_import_path(item)
+    names = {normal(name): name for p in installed for name in (p.pass_name(), *(m.rpartition("::")[2] for m in p.matches))}
+    near = difflib.get_close_matches(normal(item), list(names), n=3, cutoff=0.5)
+    nearest = ", ".join(dict.fromkeys(names[name] for name in near))
+    everything = ", ".join(p.pass_name() for p in installed) or "none"
+    raise UnknownPassError(
+        f"no pass is called '{item}'",
+        remedy=f"nearest: {nearest}" if nearest else f"installed: {everything}; a file of your own is ./name.py",
+    )
+
+
+def _from_entry(entry: importlib.metadata.EntryPoint) -> list[Placeholder]:
+    try:
+        target = entry.load()
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(
+            f"pass '{entry.name}' does not load: {type(error).__name__}: {error}", where=entry.value
+        ) from error
+    return _from_object(target, entry.value)
+
+
+def _from_import_path(path: str) -> list[Placeholder]:
+    module_name, _, attribute = path.partition(":")
+    try:
+        target: Any = importlib.import_module(module_name)
+        for part in attribute.split(".") if attribute else ():
+            target = getattr(target, part)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise UnknownPassError(f"no module '{error.name}' to import passes from", where=path) from error
+        raise PassDefinitionError(f"the module does not load: {error}", where=path) from error
+    except AttributeError as error:
+        raise UnknownPassError(str(error), where=path) from error
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(f"the module does not load: {type(error).__name__}: {error}", where=path) from error
+    return _from_object(target, path)
+
+
+def _from_file(path: Path) -> list[Placeholder]:
+    if not path.is_file():
+        raise UnknownPassError(f"no file '{path}' to load passes from")
+    name = f"_rewriter_passes_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UnknownPassError(f"'{path}' is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Registered while it runs, since dataclasses and annotations look their module up.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(f"the file does not load: {type(error).__name__}: {error}", where=str(path)) from error
+    return _from_object(module, str(path))
+
+
+def _from_object(target: Any, origin: str) -> list[Placeholder]:
+    if isinstance(target, Placeholder):
+        return [_validated(target)]
+    if isinstance(target, type) and issubclass(target, Placeholder):
+        return [_validated(target())]
+    if inspect.ismodule(target):
+        found = _in_module(target)
+        if found:
+            return [_validated(placeholder) for placeholder in found]
+        raise PassDefinitionError("no pass is defined in it", where=origin, remedy="define a subclass of rewriter.Placeholder")
+    raise PassDefinitionError(f"{target!r} is no pass", where=origin, remedy="name a subclass of rewriter.Placeholder")
+
+
+def _in_module(module: ModuleType) -> Sequence[Placeholder]:
+    """The passes that a module defines itself (not those that it imports), in order of definition."""
+    found: list[Placeholder] = []
+    for name, member in vars(module).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, Placeholder):
+            found.append(member)
+        elif isinstance(member, type) and issubclass(member, Placeholder) and member.__module__ == module.__name__:
+            found.append(member())
+    return found
+
+
+def _validated(placeholder: Placeholder) -> Placeholder:
+    placeholder.validate()
+    return placeholder
