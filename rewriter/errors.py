@@ -9,7 +9,10 @@ was not delivered, 2 for bad usage or unreadable input.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from rewriter.report import Report
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,8 @@ class RewriteError(Exception):
         self.what = what
         self.where = where
         self.remedy = remedy
+        #: What the run had done before; set by :func:`rewriter.rewrite`.
+        self.report: Report | None = None
 
     def __str__(self) -> str:
         text = self.what if self.where is None else f"{self.where}: {self.what}"

@@ -1,0 +1,244 @@
+"""The command ``rewrite``: its options, what it prints, and what it returns.
+
+Nothing but click is imported before the arguments make sense, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rewriter.errors import RewriteError, UsageError
+from rewriter.options import Bytes, Library, Range, Sizes, merged
+from rewriter.version import VERSION
+from rewriter.view import complain, show, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from rewriter.progress import Progress
+
+_FILE = click.Path(path_type=Path)
+_INTERRUPTED = 130
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.argument("source", metavar="IN", type=_FILE, required=False)
+@click.argument("target", metavar="[OUT]", type=_FILE, required=False)
+@click.option(
+    "--passes",
+    default="auto",
+    metavar="LIST",
+    show_default=True,
+    help="Names, Python files and import paths of passes, separated by commas; auto: every installed pass that matches.",
+)
+@click.option(
+    "--bind",
+    multiple=True,
+    metavar="RULE",
+    help='Let a pass take an operator by other names: "mylib::shift_op=roll(shifts=amount,dims=axis)".',
+)
+@click.option(
+    "--keep", multiple=True, metavar="DOMAIN::OP", help="Leave an operator in place and declare it in the stamp."
+)
+@click.option(
+    "--library",
+    multiple=True,
+    type=Library(),
+    metavar=Library.name,
+    help="The library that runs the kept operators of a domain.",
+)
+@click.option("--strict", is_flag=True, help="A named pass that matches nothing is an error.")
+@click.option("--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime.")
+@click.option("--no-simplify", is_flag=True, help="Change nothing but the placeholders.")
+@click.option(
+    "--simplify-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Limit of the simplifier's process.",
+)
+@click.option("--simplify-memory", type=Bytes(), metavar="SIZE", help="Limit of the simplifier's process, such as 4G.")
+@click.option("--strip-debug", is_flag=True, help="Drop the exporter's stack traces and module paths.")
+@click.option("--no-verify", is_flag=True, help="Do not compare with PyTorch; the stamp says so.")
+@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="How many drawn inputs to verify with.")
+@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the drawn inputs.")
+@click.option("--inputs", type=_FILE, metavar="FILE.npz", help="Verify with these inputs instead of drawn ones.")
+@click.option(
+    "--input-range",
+    multiple=True,
+    type=Range(),
+    metavar=Range.name,
+    help="Values an input may have, both ends included.",
+)
+@click.option("--dim", multiple=True, type=Sizes(), metavar=Sizes.name, help="Sizes of a named dim to verify with.")
+@click.option("--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types.")
+@click.option("--report", type=_FILE, metavar="FILE.json", help="Write the report as JSON, also when the run fails.")
+@click.option("--list", "list_passes", is_flag=True, help="List the passes, and end.")
+@click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every node and every checked region.")
+@click.option("--debug", is_flag=True, help="Print the traceback of an error.")
+@click.version_option(VERSION, prog_name="rewrite", message="%(prog)s %(version)s")
+def command(**options: Any) -> int:
+    """Replace the placeholder operators of the ONNX model IN by standard ONNX, prove the result equal to PyTorch, and
+    write it to OUT. Without OUT, say what placeholders IN holds, and which pass would take each.
+
+    Exit codes: 0 done, and verified unless refused by flag; 1 not delivered; 2 bad usage or unreadable input.
+    """
+    if options["list_passes"]:
+        return _list(options)
+    if options["source"] is None:
+        raise UsageError("no model given", remedy="rewrite IN OUT; rewrite --help tells more")
+    return _inspect(options) if options["target"] is None else _rewrite(options)
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command; its exit code.  An error becomes one message on standard error."""
+    debug = "--debug" in arguments
+    try:
+        code = command.main(list(arguments), prog_name="rewrite", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read us has gone; python would complain once more when it flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (KeyboardInterrupt, click.Abort):
+        complain("interrupted; nothing was written")
+        return _INTERRUPTED
+    except click.ClickException as error:
+        complain(f"error: {error.format_message()} (rewrite --help lists the options)")
+        return 2
+    except RewriteError as error:
+        _explain(error, debug)
+        return error.exit_code
+    except Exception as error:  # noqa: BLE001  (the last resort of a command: never a traceback unasked)
+        if debug:
+            traceback.print_exc()
+        complain(f"error: internal error: {type(error).__name__}: {_one_line(error)} (--debug prints the traceback)")
+        return 1
+    return int(code or 0)
+
+
+def _list(options: dict[str, Any]) -> int:
+    from rewriter.inspection import list_passes
+
+    if options["source"] is not None:
+        raise UsageError("--list takes no model", remedy="leave out either")
+    show(list_passes(options["passes"], verbose=options["verbose"]))
+    return 0
+
+
+def _inspect(options: dict[str, Any]) -> int:
+    from rewriter.inspection import inspect
+    from rewriter.report import write_json
+
+    _refuse_same(options["report"], options["source"])
+    try:
+        found = inspect(
+            options["source"],
+            passes=options["passes"],
+            bind=options["bind"],
+            keep=options["keep"],
+        )
+    except RewriteError as error:
+        _report_failure(error, options)
+        raise
+    if options["report"] is not None:
+        write_json(options["report"], found.to_dict())
+    if not options["quiet"]:
+        show(found.lines(verbose=options["verbose"]))
+    return 1 if options["strict"] and found.unmatched else 0
+
+
+def _rewrite(options: dict[str, Any]) -> int:
+    from rewriter.pipeline import rewrite
+    from rewriter.report import write_json
+
+    _refuse_same(options["report"], options["source"], options["target"], options["inputs"])
+    limits = {name: options[name] for name in ("samples", "seed", "simplify_timeout", "simplify_memory")}
+    try:
+        with _progress(options) as progress:
+            report = rewrite(
+                options["source"],
+                options["target"],
+                passes=options["passes"],
+                bind=options["bind"],
+                keep=options["keep"],
+                library=merged(options["library"], "--library"),
+                strict=options["strict"],
+                portable=options["portable"],
+                simplify=not options["no_simplify"],
+                strip_debug=options["strip_debug"],
+                verify=not options["no_verify"],
+                inputs=options["inputs"],
+                input_ranges=merged(options["input_range"], "--input-range"),
+                dims=merged(options["dim"], "--dim"),
+                allow_unproved=options["allow_unproved"],
+                progress=progress,
+                **{name: value for name, value in limits.items() if value is not None},
+            )
+    except RewriteError as error:
+        _report_failure(error, options)
+        raise
+    if options["report"] is not None:
+        write_json(options["report"], report.to_dict())
+    if not options["quiet"]:
+        show(report.lines(verbose=options["verbose"]))
+    return 0
+
+
+def _refuse_same(report: Path | None, *others: Path | None) -> None:
+    """The JSON report must not take the place of a model."""
+    for other in others:
+        if report is not None and other is not None and report.absolute() == other.absolute():
+            raise UsageError(f"--report would overwrite '{other}'", remedy="give the report a file of its own")
+
+
+def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None]:
+    if options["quiet"] or not watched():
+        return nullcontext()
+    from rewriter.progress import on_terminal
+
+    return on_terminal()
+
+
+def _report_failure(error: RewriteError, options: dict[str, Any]) -> None:
+    """Write the JSON report of a run that failed, as far as it got."""
+    from rewriter.report import Failure, Report, write_json
+
+    if options["report"] is None:
+        return
+    report = error.report
+    if report is None:
+        target = options["target"]
+        report = Report(options["source"].name, None if target is None else target.name, failure=Failure.of(error))
+    write_json(options["report"], report.to_dict())
+
+
+def _explain(error: RewriteError, debug: bool) -> None:
+    """What went wrong, where, and what to do about it."""
+    if debug:
+        traceback.print_exception(error)
+    where = "" if error.where is None else f"{error.where}: "
+    complain(f"error: {where}{error.what}")
+    if error.remedy is not None:
+        complain(f"  {error.remedy}")
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    main()

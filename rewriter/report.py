@@ -1,0 +1,270 @@
+"""What a run did, as data, with a view for people and one for programs.
+
+A report never says when or where the run happened: no time, no folder, no host.  The same model and the same options
+give the same report but for the measured figures of the verification and the versions of the libraries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import ModelWriteError, RewriteError, Where
+from rewriter.version import VERSION
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx import ModelProto
+
+#: Version of the JSON layout; raised when a field changes its meaning or goes.
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """One placeholder that was replaced."""
+
+    operator: str
+    #: Name of the pass, of the decomposition that it chose, and why it chose it.
+    by: str
+    decomposition: str
+    reason: str
+    into: tuple[str, ...]
+    where: Where
+    #: Whether the operator was taken by its name alone, in a domain that the pass does not list.
+    assumed: bool = False
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An operator outside the standard that the delivered model holds."""
+
+    domain: str
+    name: str
+    version: int
+    count: int
+    library: str | None = None
+    sha256: str | None = None
+
+    @property
+    def operator(self) -> str:
+        return f"{self.domain}::{self.name}"
+
+
+@dataclass(frozen=True)
+class Simplified:
+    """What became of the simplifier's proposal."""
+
+    accepted: bool
+    reason: str = ""
+    nodes_before: int = 0
+    nodes_after: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Written:
+    """A delivered file: its name, its size, and its data file if it has one."""
+
+    file: str
+    size: int
+    data: str | None = None
+    data_size: int = 0
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a run delivered nothing; ``code`` is stable, the words are not."""
+
+    code: str
+    exit_code: int
+    what: str
+    where: str | None = None
+    remedy: str | None = None
+
+    @classmethod
+    def of(cls, error: RewriteError) -> Failure:
+        where = None if error.where is None else str(error.where)
+        return cls(error.code, error.exit_code, error.what, where, error.remedy)
+
+
+@dataclass
+class Report:
+    """Everything that :func:`rewriter.rewrite` did.
+
+    ``outcome`` is ``"verified"``, ``"unverified"`` (refused by flag, or ``allow_unproved``), ``"copied"`` (there was
+    nothing to do) or ``"failed"``.  ``model`` is the result where no target was given and it fits into one message.
+    """
+
+    source: str
+    target: str | None = None
+    outcome: str = "failed"
+    failure: Failure | None = None
+    replaced: list[Replaced] = field(default_factory=list)
+    kept: list[Declared] = field(default_factory=list)
+    runtime_operators: list[Declared] = field(default_factory=list)
+    unmatched_passes: list[str] = field(default_factory=list)
+    renamed_dims: list[str] = field(default_factory=list)
+    dropped_opsets: list[str] = field(default_factory=list)
+    stripped_bytes: int | None = None
+    simplification: Simplified | None = None
+    opset_imports: dict[str, int] = field(default_factory=dict)
+    ir_version: int = 0
+    verification: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
+    written: Written | None = None
+    manifest: dict[str, Any] | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    model: ModelProto | None = field(default=None, repr=False)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as plain data; the model is left out."""
+        return {
+            "format": FORMAT,
+            "tool": {"name": "onnx-rewrite", "version": VERSION, "libraries": dict(sorted(self.versions.items()))},
+            "source": self.source,
+            "target": self.target,
+            "outcome": self.outcome,
+            "failure": None if self.failure is None else vars(self.failure).copy(),
+            "replaced": [
+                {
+                    "operator": r.operator,
+                    "pass": r.by,
+                    "decomposition": r.decomposition,
+                    "reason": r.reason,
+                    "into": list(r.into),
+                    "assumed": r.assumed,
+                    "scope": r.where.scope,
+                    "node": r.where.node,
+                    "line": r.where.source,
+                }
+                for r in self.replaced
+            ],
+            "kept": [vars(d).copy() for d in self.kept],
+            "runtime_operators": [vars(d).copy() for d in self.runtime_operators],
+            "unmatched_passes": list(self.unmatched_passes),
+            "renamed_dims": list(self.renamed_dims),
+            "dropped_opset_imports": list(self.dropped_opsets),
+            "stripped_bytes": self.stripped_bytes,
+            "simplification": None
+            if self.simplification is None
+            else vars(self.simplification) | {"notes": list(self.simplification.notes)},
+            "opset_imports": dict(self.opset_imports),
+            "ir_version": self.ir_version,
+            "verification": self.verification,
+            "warnings": list(self.warnings),
+            "written": None if self.written is None else vars(self.written).copy(),
+            "manifest": self.manifest,
+        }
+
+    def to_json(self) -> str:
+        return to_json(self.to_dict())
+
+    def lines(self, *, verbose: bool = False) -> list[tuple[str, str]]:
+        """(label, text) for each thing worth telling, in the order in which it happened."""
+        lines: list[tuple[str, str]] = []
+        if self.outcome == "copied":
+            lines.append(("unchanged", "nothing to do"))
+        lines += [("replaced", text) for text in self._replaced_lines(verbose)]
+        lines += [("kept", f"{d.count} × {d.operator} version {d.version}{_library(d)}") for d in self.kept]
+        lines += [
+            ("kept", f"{d.count} × {d.operator} version {d.version}, which belongs to a runtime")
+            for d in self.runtime_operators
+        ]
+        if self.stripped_bytes is not None:
+            lines.append(("stripped", f"{size_text(self.stripped_bytes)} of the exporter's debugging information"))
+        if self.simplification is not None:
+            lines.append(_simplified_line(self.simplification))
+            lines += [("", note) for note in self.simplification.notes]
+        if self.opset_imports:
+            domains = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items())
+            lines.append(("needs", f"opset {domains}; IR version {self.ir_version}"))
+        lines += self._verification_lines(verbose)
+        lines += [("note", f"pass '{name}' matched nothing") for name in self.unmatched_passes]
+        if self.renamed_dims:
+            lines.append(("note", f"dims that the exporter had invented: {', '.join(self.renamed_dims)}"))
+        lines += [("warning", text) for text in self.warnings]
+        if self.written is not None:
+            lines.append(("wrote", _written_text(self.written)))
+        return lines
+
+    def text(self, *, verbose: bool = False) -> str:
+        """The view for people."""
+        return "\n".join(f"{label:<10}  {text}" for label, text in self.lines(verbose=verbose))
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def _replaced_lines(self, verbose: bool) -> list[str]:
+        groups: dict[tuple[str, str, str, tuple[str, ...]], list[Replaced]] = {}
+        for replaced in self.replaced:
+            key = (replaced.operator, replaced.by, replaced.decomposition, replaced.into)
+            groups.setdefault(key, []).append(replaced)
+        lines: list[str] = []
+        for (operator, by, decomposition, into), members in groups.items():
+            assumed = ", taken by its name alone" if members[0].assumed else ""
+            counted = ", ".join(f"{n} {op}" if n > 1 else op for op, n in sorted(Counter(into).items()))
+            lines.append(f"{len(members)} × {operator} → {counted or 'nothing'}  (pass {by}, {decomposition}{assumed})")
+            if verbose:
+                lines += [f"    {m.where}" + (f": {m.reason}" if m.reason else "") for m in members]
+        return lines
+
+    def _verification_lines(self, verbose: bool) -> list[tuple[str, str]]:
+        return []
+
+
+def _library(declared: Declared) -> str:
+    return f", runs with {declared.library}" if declared.library else ", no library named"
+
+
+def _simplified_line(simplified: Simplified) -> tuple[str, str]:
+    if not simplified.accepted:
+        return "unchanged", f"not simplified: {simplified.reason}"
+    return "simplified", f"{simplified.nodes_before} → {simplified.nodes_after} nodes"
+
+
+def _written_text(written: Written) -> str:
+    text = f"{written.file}, {size_text(written.size)}"
+    return text if written.data is None else f"{text}, with {written.data}, {size_text(written.data_size)}"
+
+
+def size_text(size: float) -> str:
+    """``1536`` → ``"1.5 KB"``; powers of 1024."""
+    for unit in ("bytes", "KB", "MB"):
+        if size < 1024:
+            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} GB"
+
+
+def to_json(data: dict[str, Any]) -> str:
+    """Readable, sorted, strict JSON: NaN and infinities, which it has no numbers for, as strings."""
+    return json.dumps(_strict(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _strict(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {str(key): _strict(value) for key, value in data.items()}
+    if isinstance(data, (list, tuple)):
+        return [_strict(item) for item in data]
+    if isinstance(data, bytes):
+        return data.decode("utf-8", "backslashreplace")
+    if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
+        return str(data)
+    if data is None or isinstance(data, (str, bool, int, float)):
+        return data
+    return str(data)
+
+
+def write_json(path: Path, data: dict[str, Any]) -> None:
+    """Write a report, whole or not at all; ModelWriteError where that cannot be done."""
+    scratch = path.with_name(f".{path.name}.tmp")
+    try:
+        scratch.write_text(to_json(data), encoding="utf-8", errors="backslashreplace")
+        scratch.replace(path)
+    except OSError as error:
+        scratch.unlink(missing_ok=True)
+        raise ModelWriteError(f"the report cannot be written: {error.strerror}", where=str(path)) from error
