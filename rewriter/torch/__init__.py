@@ -1,0 +1,13 @@
+"""The export side: operators that train in PyTorch and leave it as placeholder nodes.
+
+:func:`placeholder` makes an operator from a Python function; :func:`export_placeholders` makes an existing
+model's own calls (``torch.roll``, ``F.silu``) leave as placeholders, without touching the model.  Both serve
+``torch.onnx.export`` with ``dynamo=True`` and ``dynamo=False``.
+
+This package imports torch; ``import rewriter`` does not import this package.
+"""
+
+from rewriter.torch.operator import PlaceholderFunction, placeholder
+from rewriter.torch.redirect import export_placeholders
+
+__all__ = ["PlaceholderFunction", "export_placeholders", "placeholder"]

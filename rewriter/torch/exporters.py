@@ -1,0 +1,44 @@
+"""Which of PyTorch's exporters, if any, is tracing on this thread."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._guards import detect_fake_mode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class Exporter(Enum):
+    LEGACY = "dynamo=False"
+    DYNAMO = "dynamo=True"
+
+
+def running_exporter(arguments: Iterable[Any]) -> Exporter | None:
+    """The exporter that is tracing a call with ``arguments``, None outside of ``torch.onnx.export``.
+
+    ``is_in_onnx_export`` is one flag for the whole process, so a model trained on another thread during an
+    export would see it too; tracing and fake tensors belong to a thread.
+    """
+    if not torch.onnx.is_in_onnx_export():
+        return None
+    if is_tracing():
+        return Exporter.LEGACY
+    return Exporter.DYNAMO if _has_fakes(arguments) else None
+
+
+def is_tracing() -> bool:
+    """Whether ``torch.jit.trace`` runs on this thread, for ONNX or anything else."""
+    return bool(torch._C._is_tracing())
+
+
+def is_captured(arguments: Iterable[Any]) -> bool:
+    """Whether ``torch.export`` is tracing a call with ``arguments``, for ONNX or anything else."""
+    return torch.compiler.is_exporting() and _has_fakes(arguments)
+
+
+def _has_fakes(arguments: Iterable[Any]) -> bool:
+    return detect_fake_mode([value for value in arguments if isinstance(value, torch.Tensor)]) is not None
