@@ -1,0 +1,85 @@
+"""A regular file, opened once, mapped when looked into, and known to have stayed as it was."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import stat
+from typing import TYPE_CHECKING
+
+from rewriter.errors import ModelReadError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rewriter.storage.wire import Buffer
+
+
+class MappedFile:
+    """Read-only; the descriptor serves copying, the map serves looking."""
+
+    def __init__(self, path: Path, fd: int) -> None:
+        self.path = path
+        self.fd = fd
+        self._stat = os.fstat(fd)
+        self.size = self._stat.st_size
+        self._map: mmap.mmap | None = None
+
+    @classmethod
+    def open(cls, path: Path) -> MappedFile:
+        """Raises OSError, also for what is no regular file (a pipe would wait for ever, a device never end)."""
+        # O_NONBLOCK: opening a pipe returns at once, to be refused.
+        fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        try:
+            mode = os.fstat(fd).st_mode
+            if stat.S_ISDIR(mode):
+                raise OSError(errno.EISDIR, "it is a directory")
+            if not stat.S_ISREG(mode):
+                raise OSError(errno.EINVAL, "it is not a regular file")
+            return cls(path, fd)
+        except BaseException:
+            os.close(fd)
+            raise
+
+    @property
+    def buffer(self) -> Buffer:
+        if self._map is None:
+            if self.size == 0:
+                return b""
+            self._map = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
+        return self._map
+
+    def is_same(self, path: Path) -> bool:
+        """Whether ``path`` leads to this very file."""
+        try:
+            other = path.stat()
+        except OSError:
+            return False
+        return (other.st_dev, other.st_ino) == (self._stat.st_dev, self._stat.st_ino)
+
+    @property
+    def mode(self) -> int:
+        return stat.S_IMODE(self._stat.st_mode)
+
+    def check_unchanged(self) -> None:
+        """Raises ModelReadError if the file was written to since it was opened: what was read may not fit together."""
+        now = os.fstat(self.fd)
+        if (now.st_size, now.st_mtime_ns) != (self._stat.st_size, self._stat.st_mtime_ns):
+            raise ModelReadError(
+                "the file was changed by another program while it was being read",
+                where=str(self.path),
+                remedy="run again when nothing writes to it",
+            )
+
+    def close(self) -> None:
+        if self._map is not None:
+            with contextlib.suppress(
+                BufferError
+            ):  # an array still looks into the map; it goes with the last of them
+                self._map.close()
+            self._map = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
