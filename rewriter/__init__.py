@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         PassDefinitionError,
         RewriteError,
         UnknownPassError,
+        UnmatchedError,
         UnprovedError,
         UnsupportedAtOpset,
         UnsupportedParameter,
@@ -52,7 +53,8 @@ if TYPE_CHECKING:
     )
     from rewriter.report import Report
     from rewriter.types import TensorType
-    from rewriter.version import VERSION as __version__
+
+    __version__: str
 
 _ERRORS = (
     "AmbiguousMatchError",
@@ -72,6 +74,7 @@ _ERRORS = (
     "PassDefinitionError",
     "RewriteError",
     "UnknownPassError",
+    "UnmatchedError",
     "UnprovedError",
     "UnsupportedAtOpset",
     "UnsupportedParameter",
@@ -97,7 +100,9 @@ _PLACEHOLDER = (
 _HOME = {
     **dict.fromkeys(_ERRORS, "rewriter.errors"),
     **dict.fromkeys(_PLACEHOLDER, "rewriter.placeholder"),
-    **dict.fromkeys(("from_function", "from_onnxscript", "from_surgeon", "from_symbolic"), "rewriter.interop"),
+    **dict.fromkeys(
+        ("from_function", "from_onnxscript", "from_surgeon", "from_symbolic"), "rewriter.interop"
+    ),
     **dict.fromkeys(("Inspection", "inspect"), "rewriter.inspection"),
     "Report": "rewriter.report",
     "TensorType": "rewriter.types",
@@ -134,6 +139,7 @@ __all__ = [
     "TensorSpec",
     "TensorType",
     "UnknownPassError",
+    "UnmatchedError",
     "UnprovedError",
     "UnsupportedAtOpset",
     "UnsupportedParameter",

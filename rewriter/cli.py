@@ -46,7 +46,10 @@ _INTERRUPTED = 130
     help='Let a pass take an operator by other names: "mylib::shift_op=roll(shifts=amount,dims=axis)".',
 )
 @click.option(
-    "--keep", multiple=True, metavar="DOMAIN::OP", help="Leave an operator in place and declare it in the stamp."
+    "--keep",
+    multiple=True,
+    metavar="DOMAIN::OP",
+    help="Leave an operator in place and declare it in the stamp.",
 )
 @click.option(
     "--library",
@@ -56,7 +59,9 @@ _INTERRUPTED = 130
     help="The library that runs the kept operators of a domain.",
 )
 @click.option("--strict", is_flag=True, help="A named pass that matches nothing is an error.")
-@click.option("--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime.")
+@click.option(
+    "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
+)
 @click.option("--no-simplify", is_flag=True, help="Change nothing but the placeholders.")
 @click.option(
     "--simplify-timeout",
@@ -64,12 +69,18 @@ _INTERRUPTED = 130
     metavar="SECONDS",
     help="Limit of the simplifier's process.",
 )
-@click.option("--simplify-memory", type=Bytes(), metavar="SIZE", help="Limit of the simplifier's process, such as 4G.")
+@click.option(
+    "--simplify-memory", type=Bytes(), metavar="SIZE", help="Limit of the simplifier's process, such as 4G."
+)
 @click.option("--strip-debug", is_flag=True, help="Drop the exporter's stack traces and module paths.")
 @click.option("--no-verify", is_flag=True, help="Do not compare with PyTorch; the stamp says so.")
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="How many drawn inputs to verify with.")
+@click.option(
+    "--samples", type=click.IntRange(min=1), metavar="N", help="How many drawn inputs to verify with."
+)
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the drawn inputs.")
-@click.option("--inputs", type=_FILE, metavar="FILE.npz", help="Verify with these inputs instead of drawn ones.")
+@click.option(
+    "--inputs", type=_FILE, metavar="FILE.npz", help="Verify with these inputs instead of drawn ones."
+)
 @click.option(
     "--input-range",
     multiple=True,
@@ -77,9 +88,15 @@ _INTERRUPTED = 130
     metavar=Range.name,
     help="Values an input may have, both ends included.",
 )
-@click.option("--dim", multiple=True, type=Sizes(), metavar=Sizes.name, help="Sizes of a named dim to verify with.")
-@click.option("--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types.")
-@click.option("--report", type=_FILE, metavar="FILE.json", help="Write the report as JSON, also when the run fails.")
+@click.option(
+    "--dim", multiple=True, type=Sizes(), metavar=Sizes.name, help="Sizes of a named dim to verify with."
+)
+@click.option(
+    "--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types."
+)
+@click.option(
+    "--report", type=_FILE, metavar="FILE.json", help="Write the report as JSON, also when the run fails."
+)
 @click.option("--list", "list_passes", is_flag=True, help="List the passes, and end.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every node and every checked region.")
@@ -125,7 +142,9 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001  (the last resort of a command: never a traceback unasked)
         if debug:
             traceback.print_exc()
-        complain(f"error: internal error: {type(error).__name__}: {_one_line(error)} (--debug prints the traceback)")
+        complain(
+            f"error: internal error: {type(error).__name__}: {_one_line(error)} (--debug prints the traceback)"
+        )
         return 1
     return int(code or 0)
 
@@ -202,7 +221,9 @@ def _refuse_same(report: Path | None, *others: Path | None) -> None:
     """The JSON report must not take the place of a model."""
     for other in others:
         if report is not None and other is not None and report.absolute() == other.absolute():
-            raise UsageError(f"--report would overwrite '{other}'", remedy="give the report a file of its own")
+            raise UsageError(
+                f"--report would overwrite '{other}'", remedy="give the report a file of its own"
+            )
 
 
 def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None]:
@@ -216,13 +237,16 @@ def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None
 def _report_failure(error: RewriteError, options: dict[str, Any]) -> None:
     """Write the JSON report of a run that failed, as far as it got."""
     from rewriter.report import Failure, Report, write_json
+    from rewriter.source import folders_of
 
     if options["report"] is None:
         return
     report = error.report
     if report is None:
         target = options["target"]
-        report = Report(options["source"].name, None if target is None else target.name, failure=Failure.of(error))
+        report = Report(
+            options["source"].name, None if target is None else target.name, failure=Failure.of(error)
+        )
     write_json(options["report"], report.to_dict())
 
 

@@ -10,7 +10,17 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, SparseTensorProto, TensorProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    FunctionProto,
+    GraphProto,
+    NodeProto,
+    SparseTensorProto,
+    TensorProto,
+    numpy_helper,
+)
+
+from rewriter.storage.dtypes import element_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,37 +32,6 @@ if TYPE_CHECKING:
 
 #: A payload up to this many bytes is a parameter, and part of the digest by value.
 BY_VALUE = 1024
-
-#: Bits of one element; strings, which have none, are measured.
-_BITS = {
-    TensorProto.FLOAT: 32,
-    TensorProto.UINT8: 8,
-    TensorProto.INT8: 8,
-    TensorProto.UINT16: 16,
-    TensorProto.INT16: 16,
-    TensorProto.INT32: 32,
-    TensorProto.INT64: 64,
-    TensorProto.BOOL: 8,
-    TensorProto.FLOAT16: 16,
-    TensorProto.DOUBLE: 64,
-    TensorProto.UINT32: 32,
-    TensorProto.UINT64: 64,
-    TensorProto.COMPLEX64: 64,
-    TensorProto.COMPLEX128: 128,
-    TensorProto.BFLOAT16: 16,
-    TensorProto.FLOAT8E4M3FN: 8,
-    TensorProto.FLOAT8E4M3FNUZ: 8,
-    TensorProto.FLOAT8E5M2: 8,
-    TensorProto.FLOAT8E5M2FNUZ: 8,
-    TensorProto.UINT4: 4,
-    TensorProto.INT4: 4,
-    TensorProto.FLOAT4E2M1: 4,
-    TensorProto.FLOAT8E8M0: 8,
-    TensorProto.UINT2: 2,
-    TensorProto.INT2: 2,
-    TensorProto.FLOAT6E2M3: 6,
-    TensorProto.FLOAT6E3M2: 6,
-}
 
 #: Initializers of these types hold sizes, axes and indices rather than trained weights.
 _COUNTS = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
@@ -165,7 +144,7 @@ class _Hasher:
         A weight of a model (``weight``) counts by value only where it cannot have been trained.
         """
         reduced = TensorProto()
-        if tensor.HasField("name"):
+        if tensor.name:
             reduced.name = tensor.name
         reduced.dims.extend(tensor.dims)
         reduced.data_type = tensor.data_type
@@ -197,7 +176,7 @@ def _length(tensor: TensorProto) -> int:
     elements = 1
     for dim in tensor.dims:
         elements *= dim
-    return (elements * _BITS.get(tensor.data_type, 0) + 7) // 8
+    return (elements * element_bits(tensor.data_type) + 7) // 8
 
 
 def _value(value: ValueInfoProto) -> ValueInfoProto:

@@ -122,6 +122,12 @@ class LeftoverPlaceholderError(DecompositionError):
     code = "leftover-placeholder"
 
 
+class UnmatchedError(DecompositionError):
+    """With ``strict``: a pass was named, an operator kept or a rule given that nothing in the model fits."""
+
+    code = "unmatched"
+
+
 class AmbiguousMatchError(DecompositionError):
     """Two selected passes want the same node."""
 

@@ -62,7 +62,9 @@ class Manifest:
         return Manifest(self.data | {"verification": dict(verification)})
 
     def to_text(self) -> str:
-        return json.dumps(self.data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+        return json.dumps(
+            self.data, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+        )
 
 
 def build(
@@ -93,7 +95,9 @@ def build(
                 }
                 for d in kept
             ],
-            "runtime_operators": [{"domain": d.domain, "name": d.name, "version": d.version} for d in runtime_operators],
+            "runtime_operators": [
+                {"domain": d.domain, "name": d.name, "version": d.version} for d in runtime_operators
+            ],
             "opset_imports": {opset.domain: opset.version for opset in model.opset_import},
             "ir_version": model.ir_version,
             "simplification": simplification,

@@ -7,14 +7,17 @@ give the same report but for the measured figures of the verification and the ve
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import ModelWriteError, RewriteError, Where
+from rewriter.verdict import verification_lines
 from rewriter.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from onnx import ModelProto
@@ -86,9 +89,18 @@ class Failure:
     remedy: str | None = None
 
     @classmethod
-    def of(cls, error: RewriteError) -> Failure:
-        where = None if error.where is None else str(error.where)
-        return cls(error.code, error.exit_code, error.what, where, error.remedy)
+    def of(cls, error: RewriteError, folders: Iterable[Path] = ()) -> Failure:
+        """``folders`` are those of the run; files in them lose their path."""
+
+        def shown(text: object) -> str | None:
+            if text is None:
+                return None
+            shown = str(text)
+            for folder in folders:
+                shown = shown.replace(f"{folder}{os.sep}", "").replace(str(folder), "the folder")
+            return shown
+
+        return cls(error.code, error.exit_code, shown(error.what) or "", shown(error.where), shown(error.remedy))
 
 
 @dataclass
@@ -124,7 +136,11 @@ class Report:
         """The report as plain data; the model is left out."""
         return {
             "format": FORMAT,
-            "tool": {"name": "onnx-rewrite", "version": VERSION, "libraries": dict(sorted(self.versions.items()))},
+            "tool": {
+                "name": "onnx-rewrite",
+                "version": VERSION,
+                "libraries": dict(sorted(self.versions.items())),
+            },
             "source": self.source,
             "target": self.target,
             "outcome": self.outcome,
@@ -175,14 +191,21 @@ class Report:
             for d in self.runtime_operators
         ]
         if self.stripped_bytes is not None:
-            lines.append(("stripped", f"{size_text(self.stripped_bytes)} of the exporter's debugging information"))
+            lines.append(
+                ("stripped", f"{size_text(self.stripped_bytes)} of the exporter's debugging information")
+            )
         if self.simplification is not None:
             lines.append(_simplified_line(self.simplification))
             lines += [("", note) for note in self.simplification.notes]
         if self.opset_imports:
-            domains = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items())
+            domains = ", ".join(
+                f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items()
+            )
             lines.append(("needs", f"opset {domains}; IR version {self.ir_version}"))
-        lines += self._verification_lines(verbose)
+        if self.outcome == "unverified" and self.verification is None:
+            lines.append(("unverified", "not compared with PyTorch, as asked"))
+        if self.verification is not None:
+            lines += verification_lines(self.verification, verbose=verbose)
         lines += [("note", f"pass '{name}' matched nothing") for name in self.unmatched_passes]
         if self.renamed_dims:
             lines.append(("note", f"dims that the exporter had invented: {', '.join(self.renamed_dims)}"))
@@ -193,7 +216,7 @@ class Report:
 
     def text(self, *, verbose: bool = False) -> str:
         """The view for people."""
-        return "\n".join(f"{label:<10}  {text}" for label, text in self.lines(verbose=verbose))
+        return as_text(self.lines(verbose=verbose))
 
     def __str__(self) -> str:
         return self.text()
@@ -207,13 +230,18 @@ class Report:
         for (operator, by, decomposition, into), members in groups.items():
             assumed = ", taken by its name alone" if members[0].assumed else ""
             counted = ", ".join(f"{n} {op}" if n > 1 else op for op, n in sorted(Counter(into).items()))
-            lines.append(f"{len(members)} × {operator} → {counted or 'nothing'}  (pass {by}, {decomposition}{assumed})")
+            lines.append(
+                f"{len(members)} × {operator} → {counted or 'nothing'}  (pass {by}, {decomposition}{assumed})"
+            )
             if verbose:
                 lines += [f"    {m.where}" + (f": {m.reason}" if m.reason else "") for m in members]
         return lines
 
-    def _verification_lines(self, verbose: bool) -> list[tuple[str, str]]:
-        return []
+
+def as_text(lines: list[tuple[str, str]]) -> str:
+    """(label, text) lines in two columns."""
+    width = max((len(label) for label, _ in lines), default=0)
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
 
 
 def _library(declared: Declared) -> str:

@@ -41,6 +41,11 @@ def name_of(source: Source) -> str:
     return "model in memory"
 
 
+def folders_of(*files: Source | None) -> list[Path]:
+    """The folders of those that are paths: where a run happened, which no report tells."""
+    return [Path(file).absolute().parent for file in files if isinstance(file, (str, os.PathLike))]
+
+
 @contextmanager
 def open_source(source: Source) -> Iterator[ModelFile]:
     """The model of ``source`` as a skeleton; ``source`` itself is never changed."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnx import AttributeProto
-
+from rewriter.graph.domains import normal_domain
+from rewriter.graph.scopes import function_scope, main_scope
 from rewriter.manifest import KEY, SENTENCE_KEY, Manifest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import MutableSequence
 
-    from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto
+    from onnx import ModelProto, OperatorSetIdProto
 
-#: The two spellings of the default domain; runtimes exist that refuse the second.
-DEFAULT_DOMAINS = ("", "ai.onnx")
+    from rewriter.graph.scopes import Scope
 
 
 def tidy_opset_imports(model: ModelProto) -> list[str]:
@@ -22,17 +21,13 @@ def tidy_opset_imports(model: ModelProto) -> list[str]:
 
     The default domain stays in any case, since runtimes refuse a model without one.
     """
-    in_graph = {node.domain for node in nodes_of(model.graph)}
-    in_functions: set[str] = set()
+    used = _domains(main_scope(model)) | {""}
     dropped: list[str] = []
     for function in model.functions:
-        used = {node.domain for node in nodes_of(function)}
-        dropped += _keep_only(function.opset_import, used)
-        in_functions |= used | {function.domain}
-    for node in _all_nodes(model):
-        if node.domain == "ai.onnx":
-            node.domain = ""
-    dropped += _keep_only(model.opset_import, in_graph | in_functions | {""})
+        inside = _domains(function_scope(function))
+        dropped += _keep_only(function.opset_import, inside)
+        used |= inside | {normal_domain(function.domain)}
+    dropped += _keep_only(model.opset_import, used)
     return sorted(set(dropped))
 
 
@@ -53,11 +48,15 @@ def sentence(manifest: Manifest) -> str:
     parts = []
     if data["replaced"]:
         expanded = "; ".join(
-            f"{entry['count']} {entry['operator']} into {_listed(entry['into']) or 'nothing'}" for entry in data["replaced"]
+            f"{entry['count']} {entry['operator']} into {_listed(entry['into']) or 'nothing'}"
+            for entry in data["replaced"]
         )
         parts.append(f"Expanded {expanded}.")
     needs = [_need(entry) for entry in data["kept"]]
-    owned = [f"{entry['domain']}::{entry['name']} version {entry['version']}" for entry in data["runtime_operators"]]
+    owned = [
+        f"{entry['domain']}::{entry['name']} version {entry['version']}"
+        for entry in data["runtime_operators"]
+    ]
     if owned:
         needs.append(f"a runtime with {_listed(owned)}")
     opset = data["opset_imports"].get("", 0)
@@ -68,38 +67,33 @@ def sentence(manifest: Manifest) -> str:
     return " ".join(parts)
 
 
-def nodes_of(body: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    """The nodes of a graph or function and of the bodies inside it."""
-    for node in body.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                yield from nodes_of(attribute.g)
-            elif attribute.type == AttributeProto.GRAPHS:
-                for graph in attribute.graphs:
-                    yield from nodes_of(graph)
+def _domains(root: Scope) -> set[str]:
+    """The domains of the nodes in a scope and its bodies, each node's default domain now spelt ``""``."""
+    found = set()
+    for scope in root.walk():
+        for node in scope.graph.node:
+            domain = normal_domain(node.domain)
+            if domain != node.domain:
+                # OpenVINO and others refuse "ai.onnx" on a node.
+                node.domain = domain
+            found.add(domain)
+    return found
 
 
-def _all_nodes(model: ModelProto) -> Iterator[NodeProto]:
-    yield from nodes_of(model.graph)
-    for function in model.functions:
-        yield from nodes_of(function)
-
-
-def _keep_only(imports: Iterable[OperatorSetIdProto], used: set[str]) -> list[str]:
-    """Drop the imports of other domains from the repeated field; the domains that went."""
-    used = {"" if domain in DEFAULT_DOMAINS else domain for domain in used}
-    kept: list[OperatorSetIdProto] = []
+def _keep_only(imports: MutableSequence[OperatorSetIdProto], used: set[str]) -> list[str]:
+    """Drop the imports of other domains, and repetitions, from the repeated field; the domains that went."""
+    kept: dict[tuple[str, int], OperatorSetIdProto] = {}
     dropped: list[str] = []
     for opset in imports:
-        if opset.domain in DEFAULT_DOMAINS:
-            opset.domain = ""
-        if opset.domain in used:
-            kept.append(type(opset).FromString(opset.SerializeToString()))
+        domain = normal_domain(opset.domain)
+        if domain in used:
+            copy = type(opset).FromString(opset.SerializeToString())
+            copy.domain = domain
+            kept.setdefault((domain, opset.version), copy)
         else:
-            dropped.append(opset.domain)
-    del imports[:]  # type: ignore[attr-defined]
-    imports.extend(kept)  # type: ignore[attr-defined]
+            dropped.append(domain)
+    del imports[:]
+    imports.extend(kept.values())
     return dropped
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from onnx import AttributeProto
+from onnx import GraphProto
+
+from rewriter.graph.scopes import function_scope, main_scope
 
 if TYPE_CHECKING:
-    from onnx import FunctionProto, GraphProto, ModelProto
+    from onnx import ModelProto
+
+    from rewriter.graph.scopes import Scope
 
 #: ``metadata_props`` keys of torch's and onnxscript's exporters.
 _KEYS = re.compile(r"namespace$|pkg\.(torch|onnxscript)\.")
@@ -21,36 +25,23 @@ def strip_debug(model: ModelProto) -> int:
     """Drop them from nodes, values, tensors, graphs and functions, in place; the bytes that went."""
     before = model.ByteSize()
     _strip(model)
-    _strip_graph(model.graph)
+    _strip_scopes(main_scope(model))
     for function in model.functions:
-        _strip_body(function)
+        _strip_scopes(function_scope(function))
     return before - model.ByteSize()
 
 
-def _strip_graph(graph: GraphProto) -> None:
-    for values in (graph.input, graph.output, graph.initializer):
-        for value in values:
+def _strip_scopes(root: Scope) -> None:
+    for scope in root.walk():
+        graph = scope.graph
+        _strip(graph)
+        for value in graph.value_info:
             _strip(value)
-    for sparse in graph.sparse_initializer:
-        _strip(sparse.values)
-        _strip(sparse.indices)
-    _strip_body(graph)
-
-
-def _strip_body(body: GraphProto | FunctionProto) -> None:
-    _strip(body)
-    for value in body.value_info:
-        _strip(value)
-    for node in body.node:
-        _strip(node)
-        for attribute in node.attribute:
-            if attribute.type == AttributeProto.GRAPH:
-                _strip_graph(attribute.g)
-            elif attribute.type == AttributeProto.GRAPHS:
-                for graph in attribute.graphs:
-                    _strip_graph(graph)
-            elif attribute.type == AttributeProto.TENSOR:
-                _strip(attribute.t)
+        for node in graph.node:
+            _strip(node)
+        if isinstance(graph, GraphProto):
+            for message in (*graph.input, *graph.output, *graph.initializer):
+                _strip(message)
 
 
 def _strip(message: Any) -> None:

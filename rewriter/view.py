@@ -22,11 +22,13 @@ _STYLES = {
 
 def show(lines: Iterable[tuple[str, str]]) -> None:
     """(label, text) lines on standard output; a repeated label is shown once."""
+    lines = list(lines)
+    width = max((len(label) for label, _ in lines), default=0)
     last = None
     for label, text in lines:
         shown = "" if label == last else label
         last = label
-        styled = click.style(f"{shown:<10}", **_STYLES.get(label, {"bold": True}))  # type: ignore[arg-type]
+        styled = click.style(f"{shown:<{width}}", **_STYLES.get(label, {"bold": True}))  # type: ignore[arg-type]
         click.echo(f"{styled}  {text}")
 
 

@@ -1,0 +1,209 @@
+"""What a model holds, without changing it: its placeholders, where they are, and which pass would take each."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewriter import manifest
+from rewriter.graph.scopes import qualified
+from rewriter.graph.survey import Keep, survey
+from rewriter.placeholder.registry import Selection
+from rewriter.report import Declared, as_text, to_json
+from rewriter.source import Source, name_of, open_source
+from rewriter.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rewriter.errors import Where
+    from rewriter.graph.survey import Found, Survey
+    from rewriter.placeholder.contract import Placeholder
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """One placeholder of the model."""
+
+    operator: str
+    where: Where
+    #: The pass that would take it, or None.
+    by: str | None
+    #: Whether it would be taken by its name alone, in a domain that the pass does not list.
+    assumed: bool = False
+    kept: bool = False
+    #: A pass that might be meant where none takes it.
+    nearest: str | None = None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What :func:`rewriter.inspect` found."""
+
+    source: str
+    opset_imports: dict[str, int]
+    ir_version: int
+    placeholders: list[Sighting]
+    runtime_operators: list[Declared]
+    #: Operators of the file's own manifest that were kept, and whether the manifest fits the model.
+    manifest: dict[str, Any] | None = None
+    manifest_fits: bool = False
+    unmatched_passes: list[str] = field(default_factory=list)
+
+    @property
+    def unmatched(self) -> list[Sighting]:
+        """Placeholders that no pass takes and nobody keeps."""
+        return [sighting for sighting in self.placeholders if sighting.by is None and not sighting.kept]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "format": 1,
+            "tool": {"name": "onnx-rewrite", "version": VERSION},
+            "source": self.source,
+            "outcome": "inspected",
+            "opset_imports": dict(self.opset_imports),
+            "ir_version": self.ir_version,
+            "placeholders": [
+                {
+                    "operator": s.operator,
+                    "pass": s.by,
+                    "assumed": s.assumed,
+                    "kept": s.kept,
+                    "nearest": s.nearest,
+                    "scope": s.where.scope,
+                    "node": s.where.node,
+                    "line": s.where.source,
+                }
+                for s in self.placeholders
+            ],
+            "runtime_operators": [vars(d).copy() for d in self.runtime_operators],
+            "unmatched_passes": list(self.unmatched_passes),
+            "manifest": self.manifest,
+            "manifest_fits": self.manifest_fits,
+        }
+
+    def to_json(self) -> str:
+        return to_json(self.to_dict())
+
+    def lines(self, *, verbose: bool = False) -> list[tuple[str, str]]:
+        """(label, text), one line for each kind of placeholder, or with ``verbose`` each one."""
+        domains = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items())
+        lines = [("model", f"{self.source}: opset {domains}; IR version {self.ir_version}")]
+        if not self.placeholders:
+            lines.append(("clean", "it holds no placeholders"))
+        groups: dict[tuple[str, str | None, bool, bool, str | None], list[Sighting]] = {}
+        for s in self.placeholders:
+            groups.setdefault((s.operator, s.by, s.assumed, s.kept, s.nearest), []).append(s)
+        for (operator, by, assumed, kept, nearest), members in groups.items():
+            if by is not None:
+                fate = f"→ pass {by}" + (" (by its name alone: its meaning is assumed)" if assumed else "")
+            elif kept:
+                fate = "would stay"
+            else:
+                fate = "→ no pass" + (f"; is it '{nearest}'? then --passes {nearest}, or --bind" if nearest else "")
+            label = "unknown" if by is None and not kept else "found"
+            lines.append((label, f"{len(members)} × {operator} {fate}"))
+            shown = members if verbose else members[:3]
+            lines += [(label, f"    {_place(member.where)}") for member in shown]
+            if len(members) > len(shown):
+                lines.append((label, f"    … and {len(members) - len(shown)} more (-v shows all)"))
+        lines += [
+            ("runtime's", f"{d.count} × {d.operator}: it stays, and needs a runtime that has it")
+            for d in self.runtime_operators
+        ]
+        lines += [("note", f"pass '{name}' matches nothing") for name in self.unmatched_passes]
+        if self.manifest is not None:
+            verdict = self.manifest["verification"].get("verdict", "?")
+            state = "unchanged since" if self.manifest_fits else "but edited since, so that it means nothing"
+            lines.append(("stamp", f"written by onnx-rewrite, {verdict}, {state}"))
+        return lines
+
+    def text(self, *, verbose: bool = False) -> str:
+        return as_text(self.lines(verbose=verbose))
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def inspect(
+    source: Source,
+    *,
+    passes: str | Iterable[str | type[Placeholder] | Placeholder] = "auto",
+    bind: str | Iterable[str] | None = None,
+    keep: str | Iterable[str] = (),
+) -> Inspection:
+    """The placeholders of ``source``, and which of ``passes`` would take each; nothing is changed or written.
+
+    The arguments are those of :func:`rewriter.rewrite`.
+    """
+    selection = Selection.load(passes, bind)
+    keeping = Keep.parse(keep)
+    with open_source(source) as file:
+        found = survey(file.model, selection, keeping)
+        stamped = manifest.read(file.model)
+        return Inspection(
+            name_of(source),
+            {opset.domain: opset.version for opset in file.model.opset_import},
+            file.model.ir_version,
+            [_sighting(item, selection) for item in found.found],
+            runtime_operators(found),
+            None if stamped is None else stamped.data,
+            stamped is not None and manifest.read_valid(file.model, file) is not None,
+            _unmatched(found.found, selection),
+        )
+
+
+def runtime_operators(found: Survey) -> list[Declared]:
+    """The operators in runtimes' own domains, with the version that each scope imports."""
+    counts: Counter[tuple[str, str, int]] = Counter()
+    for root in found.roots:
+        for (domain, op_type), count in root.runtime.items():
+            counts[domain, op_type, root.scope.opsets.get(domain, 1)] += count
+    return [Declared(domain, name, version, count) for (domain, name, version), count in sorted(counts.items())]
+
+
+def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[str, str]]:
+    """(name, text) for each pass: what it means, what it matches, the opsets that it is written for."""
+    lines: list[tuple[str, str]] = []
+    for placeholder in Selection.load(passes).passes:
+        name = placeholder.pass_name()
+        lines.append((name, placeholder.summary))
+        lines.append((name, f"    matches {', '.join(placeholder.matches)}; opset {_opsets(placeholder)}"))
+        if verbose:
+            lines.append((name, f"    parameters {placeholder.signature}; results {', '.join(placeholder.outputs)}"))
+            lines.append((name, f"    in domains {', '.join(placeholder.domains)}"))
+            lines += [
+                (name, f"    decomposition {d.name}, opset {d.opset}{'' if d.until is None else f' to {d.until}'}")
+                for d in placeholder.decompositions
+            ]
+    return lines
+
+
+def _opsets(placeholder: Placeholder) -> str:
+    oldest = min(d.opset for d in placeholder.decompositions)
+    ends = [d.until for d in placeholder.decompositions]
+    return f"{oldest} and newer" if None in ends else f"{oldest} to {max(end for end in ends if end is not None)}"
+
+
+def _sighting(found: Found, selection: Selection) -> Sighting:
+    match = found.match
+    return Sighting(
+        qualified(found.node),
+        found.where,
+        None if match is None else match.placeholder.pass_name(),
+        match is not None and match.assumed,
+        found.kept,
+        selection.nearest(found.node) if found.is_leftover else None,
+    )
+
+
+def _unmatched(found: Sequence[Found], selection: Selection) -> list[str]:
+    """Passes that were named and match nothing."""
+    matched = {item.match.placeholder.pass_name() for item in found if item.match is not None}
+    return sorted(selection.named - matched)
+
+
+def _place(where: Where) -> str:
+    text = f"'{where.node}' in {where.scope}"
+    return f"{text} ({where.source})" if where.source else text

@@ -1,0 +1,268 @@
+"""The one place that knows the order: open → decompose → simplify → stamp → verify → save."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rewriter import manifest as manifests
+from rewriter import stamp
+from rewriter.decompose import decompose
+from rewriter.digest import digest
+from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError
+from rewriter.graph.interface import Interface
+from rewriter.graph.survey import Keep
+from rewriter.libraries import Libraries
+from rewriter.placeholder.registry import Selection
+from rewriter.progress import Progress, Quiet
+from rewriter.report import Failure, Replaced, Report, Simplified
+from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
+from rewriter.source import Source, folders_of, name_of, open_source
+from rewriter.storage.destination import Destination
+from rewriter.strip import strip_debug as strip
+from rewriter.verify.options import VerifyOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnx import ModelProto
+
+    from rewriter.decompose import Decomposed
+    from rewriter.manifest import Manifest
+    from rewriter.placeholder.contract import Placeholder
+    from rewriter.storage import ModelFile
+
+PathLike = str | os.PathLike[str]
+
+
+def rewrite(
+    source: Source,
+    target: PathLike | None = None,
+    *,
+    passes: str | Iterable[str | type[Placeholder] | Placeholder] = "auto",
+    bind: str | Iterable[str] | None = None,
+    keep: str | Iterable[str] = (),
+    library: Mapping[str, PathLike] | None = None,
+    strict: bool = False,
+    portable: bool = False,
+    simplify: bool = True,
+    simplify_timeout: float = DEFAULT_TIMEOUT,
+    simplify_memory: int = DEFAULT_MEMORY,
+    strip_debug: bool = False,
+    verify: bool = True,
+    samples: int = VerifyOptions.samples,
+    seed: int = VerifyOptions.seed,
+    inputs: PathLike | Mapping[str, Any] | None = None,
+    input_ranges: Mapping[str, tuple[float, float]] | None = None,
+    dims: Mapping[str, int | Iterable[int]] | None = None,
+    allow_unproved: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Replace every placeholder of ``source`` by standard ONNX, prove the result, and write it to ``target``.
+
+    ``source`` is a path, a ``ModelProto``, or what ``torch.onnx.export(dynamo=True)`` returns; it is never changed.
+    Without ``target`` the model is ``report.model``.  ``target`` may be the source's own path; it is either left as it
+    was or replaced whole.
+
+    ``passes``: ``"auto"``, or names, Python files, import paths and passes, as a list or separated by commas.
+    ``bind``: rules such as ``"mylib::shift_op=roll(shifts=amount)"``.  ``keep``: operators to leave in place
+    (``"com.example::MyOp"``), whose libraries ``library`` gives by domain.  ``strict``: whatever was named and matches
+    nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.
+    ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
+    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.
+
+    Raises a subclass of :class:`~rewriter.RewriteError` where nothing was delivered; its ``report`` tells how far the
+    run got.
+    """
+    report = Report(name_of(source), None if target is None else Path(target).name)
+    try:
+        selection = Selection.load(passes, bind)
+        libraries = Libraries.read(library or {})
+        run = _Run(
+            report,
+            progress or Quiet(),
+            selection,
+            Keep.parse(keep),
+            libraries,
+            VerifyOptions(
+                samples,
+                seed,
+                inputs if inputs is None or isinstance(inputs, Mapping) else Path(inputs),
+                dict(input_ranges or {}),
+                {name: (sizes,) if isinstance(sizes, int) else tuple(sizes) for name, sizes in (dims or {}).items()},
+                allow_unproved,
+                libraries.paths,
+            ),
+            strict=strict,
+            portable=portable,
+            simplify=simplify,
+            simplify_timeout=simplify_timeout,
+            simplify_memory=simplify_memory,
+            strip_debug=strip_debug,
+            verify=verify,
+        )
+        if target is not None:
+            Destination(Path(target))  # what cannot be written is said before any work is done
+        with ExitStack() as opened:
+            with run.watch.stage("load"):
+                file = opened.enter_context(open_source(source))
+            run.run(file, None if target is None else Path(target))
+    except RewriteError as error:
+        report.outcome = "failed"
+        report.failure = Failure.of(error, folders_of(source, target))
+        error.report = report
+        raise
+    return report
+
+
+@dataclass
+class _Run:
+    """One run: what was asked for, and the report that it fills in."""
+
+    report: Report
+    watch: Progress
+    selection: Selection
+    keep: Keep
+    libraries: Libraries
+    options: VerifyOptions
+    strict: bool
+    portable: bool
+    simplify: bool
+    simplify_timeout: float
+    simplify_memory: int
+    strip_debug: bool
+    verify: bool
+
+    def run(self, file: ModelFile, target: Path | None) -> None:
+        """Take the model of ``file`` through every step, and deliver it."""
+        earlier = manifests.read_valid(file.model, file)
+        with self.watch.stage("passes"):
+            decomposed = decompose(file, self.selection, self._keep(earlier), portable=self.portable)
+        self._record(decomposed, earlier)
+        if self._nothing_to_do(file, decomposed, earlier):
+            self.report.outcome = "copied"
+            self._finish(file, file.model, target, untouched=True)
+            return
+        if self.strip_debug:
+            self.report.stripped_bytes = strip(file.model)
+        rewritten = file.model
+        delivered = self._simplified(file, rewritten)
+        manifest = self._stamp(file, delivered, earlier)
+        if self.verify:
+            manifest = self._verified(file, rewritten, delivered, decomposed, manifest)
+        else:
+            self.report.outcome = "unverified"
+        stamp.write(delivered, manifest)
+        self.report.manifest = manifest.data
+        self._finish(file, delivered, target)
+
+    def _keep(self, earlier: Manifest | None) -> Keep:
+        """What was asked to be kept, and what an earlier run on this very model kept."""
+        declared = () if earlier is None else {(entry["domain"], entry["name"]) for entry in earlier.kept}
+        return Keep(self.keep.operators | frozenset(declared))
+
+    def _record(self, decomposed: Decomposed, earlier: Manifest | None) -> None:
+        """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
+        report = self.report
+        report.replaced = [
+            Replaced(
+                region.where.operator,
+                region.placeholder.pass_name(),
+                region.decomposition,
+                region.reason,
+                tuple(region.into),
+                region.where,
+                region.assumed,
+            )
+            for region in decomposed.regions
+        ]
+        report.kept = []
+        report.unmatched_passes = list(decomposed.unmatched_passes)
+        report.warnings += decomposed.warnings
+        report.renamed_dims = [str(dim) for dim in decomposed.invented_dims]
+        report.dropped_opsets = list(decomposed.dropped_opsets)
+        if self.strict and report.unmatched_passes:
+            names = ", ".join(f"'{name}'" for name in report.unmatched_passes)
+            raise UnmatchedError(f"nothing in the model matches {names}", remedy="leave it out, or --strict")
+
+    def _nothing_to_do(self, decomposed: Decomposed, earlier: Manifest | None) -> bool:
+        """Whether the file can be delivered as it came."""
+        if decomposed.regions or self.strip_debug:
+            return False
+        if earlier is None:
+            # Without placeholders there is nothing but simplification to be done, and nothing that verification could find.
+            return not self.simplify and not decomposed.kept
+        proved = not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
+        return proved and (not self.simplify or earlier.simplification != "off")
+
+    def _simplified(self, file: ModelFile, model: ModelProto) -> ModelProto:
+        """The simplifier's proposal where it stands its checks, else ``model`` itself."""
+        if not self.simplify:
+            return model
+        from rewriter.simplify import simplify
+        from rewriter.verify import equality
+
+        with self.watch.stage("simplify") as stage:
+            result = simplify(
+                file,
+                model,
+                timeout=self.simplify_timeout,
+                memory=self.simplify_memory,
+                equal=equality(file, self.options),
+                progress=stage.note,
+            )
+        self.report.simplification = Simplified(
+            result.accepted, result.reason, result.nodes_before, result.nodes_after, tuple(result.notes)
+        )
+        return result.model
+
+    def _stamp(self, file: ModelFile, model: ModelProto, earlier: Manifest | None) -> Manifest:
+        """Bring the opset imports in order, and say what the model is and needs."""
+        report = self.report
+        if self.simplify:
+            # Otherwise nothing is touched that decomposing did not make unused.
+            report.dropped_opsets = sorted({*report.dropped_opsets, *stamp.tidy_opset_imports(model)})
+        simplification = report.simplification
+        manifest = manifests.build(
+            model,
+            file,
+            replaced=report.replaced,
+            earlier=earlier,
+            kept=report.kept,
+            runtime_operators=report.runtime_operators,
+            simplification="off" if simplification is None else "accepted" if simplification.accepted else "refused",
+        )
+        stamp.write(model, manifest)
+        report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}
+        report.ir_version = model.ir_version
+        return manifest
+
+    def _verified(
+        self, file: ModelFile, rewritten: ModelProto, delivered: ModelProto, decomposed: Decomposed, manifest: Manifest
+    ) -> Manifest:
+        """Compare with PyTorch, and put the verdict into the manifest."""
+        from rewriter.verify import verify
+
+        proof = verify(file, rewritten, delivered, decomposed.regions, self.options, self.watch)
+        self.report.verification = proof.to_dict()
+        self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
+        if digest(delivered, file) != manifest.digest:
+            raise InterfaceChangedError("the model changed while it was verified", remedy="report this as a fault")
+        return manifest.with_verification(proof.to_manifest())
+
+    def _finish(self, file: ModelFile, model: ModelProto, target: Path | None, *, untouched: bool = False) -> None:
+        """Write the file, or hand the model over."""
+        self.report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}
+        self.report.ir_version = model.ir_version
+        if target is None:
+            self.report.model = file.hydrate(model)
+            return
+        with self.watch.stage("save"):
+            result = file.copy_to(target) if untouched else file.save(target, model)
+        self.report.written = Written(
+            result.path.name, result.size, None if result.data is None else result.data.name, result.data_size
+        )
