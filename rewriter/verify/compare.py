@@ -1,0 +1,242 @@
+"""How two tensors differ (metrics), and how much they may (tolerances): two things that are kept apart.
+
+:func:`measure` only observes.  :func:`judge` holds the observation against a :class:`Tolerance` and says in words
+what is wrong.  Dtype and shape must be equal, NaN and infinities must stand in the same places, integers, booleans
+and strings must be equal; floating-point numbers may differ by rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rewriter.verify.numbers import Array, finite_max, is_float, to_float64, ulp_steps
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: Elements looked at in one go, so that comparing large tensors needs little memory beyond theirs.
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What was observed.  Figures are of the finite elements; None where there are none, or no such figure exists."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    expected_dtype: str
+    expected_shape: tuple[int, ...]
+    count: int = 0
+    #: Elements that are not equal (NaN equals NaN).
+    differing: int = 0
+    max_abs: float | None = None
+    #: max|a − b| / max|b|.
+    max_scaled: float | None = None
+    #: max(|a − b| / |b|) where b is not zero.
+    max_rel: float | None = None
+    #: Representable numbers between the two, at most.
+    max_ulp: float | None = None
+    #: max|b|, without sentinels such as the dtype's lowest number.
+    scale: float | None = None
+    #: Places where only one of the two is NaN, or infinite (or infinite with the other sign).
+    nan_differs: int = 0
+    inf_differs: int = 0
+    #: NaN and infinities in the expected tensor.
+    nans: int = 0
+    infs: int = 0
+    #: Why agreement would say nothing: ``"empty"``, ``"all NaN"``, ``"all equal"``; "" where it says something.
+    vacuous: str = ""
+    #: Where |a − b| is largest, and the two numbers there.
+    worst_index: tuple[int, ...] | None = None
+    worst_actual: str | None = None
+    worst_expected: str | None = None
+
+    @property
+    def comparable(self) -> bool:
+        return self.dtype == self.expected_dtype and self.shape == self.expected_shape
+
+    def to_dict(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far an element may be off: ``|a − b| ≤ atol + rtol·|b| + scaled·scale``, or within ``ulp`` numbers.
+
+    ``scale`` is the tensor's own largest magnitude: an element that is small because large terms cancelled carries
+    the rounding of those terms.
+    """
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    scaled: float = 0.0
+    ulp: int = 0
+    reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        parts = [f"{name} {value:g}" for name, value in self.to_dict().items() if name != "reason" and value]
+        return ", ".join(parts) or "exact"
+
+
+EXACT = Tolerance(reason="integers, booleans and strings are not rounded")
+
+#: One region against PyTorch, on the very same inputs: a handful of operators' worth of rounding.
+REGION: dict[str, Tolerance] = {
+    "float64": Tolerance(1e-10, 1e-12, 1e-11, 4, "2^-52 times the few hundred roundings of one operator"),
+    "float32": Tolerance(
+        1e-5, 1e-7, 1e-5, 4, "2^-23 times the few dozen roundings of one operator; Exp, Erf: 2-4 ULP"
+    ),
+    "float16": Tolerance(
+        4e-3, 1e-5, 4e-3, 4, "2^-10, each step of a decomposition rounds where torch rounds once"
+    ),
+    "bfloat16": Tolerance(
+        3e-2, 1e-5, 3e-2, 4, "2^-7, each step of a decomposition rounds where torch rounds once"
+    ),
+    "complex64": Tolerance(1e-5, 1e-7, 1e-5, 0, "as float32"),
+    "complex128": Tolerance(1e-10, 1e-12, 1e-11, 0, "as float64"),
+    "float8": Tolerance(ulp=1, reason="one step of a format with two or three bits of mantissa"),
+}
+
+#: Whole outputs of the same model, before and after simplification and optimisation: rounding accumulates over layers.
+WHOLE: dict[str, Tolerance] = {
+    "float64": Tolerance(
+        1e-8, 1e-10, 1e-8, 4, "fused and reordered operators round otherwise, over many layers"
+    ),
+    "float32": Tolerance(
+        1e-3, 1e-6, 1e-4, 4, "fused and reordered operators round otherwise, over many layers"
+    ),
+    "float16": Tolerance(
+        2e-2, 1e-4, 2e-2, 4, "the optimiser keeps float32 between operators that lack a float16 kernel"
+    ),
+    "bfloat16": Tolerance(
+        1e-1, 1e-4, 1e-1, 4, "the optimiser keeps float32 between operators that lack a bfloat16 kernel"
+    ),
+    "complex64": Tolerance(1e-3, 1e-6, 1e-4, 0, "as float32"),
+    "complex128": Tolerance(1e-8, 1e-10, 1e-8, 0, "as float64"),
+    "float8": Tolerance(
+        ulp=2, reason="one step on either side of a format with two or three bits of mantissa"
+    ),
+}
+
+
+def tolerance_for(dtype: str, table: dict[str, Tolerance]) -> Tolerance:
+    """The entry for numpy's name of a dtype; everything that is no floating-point number is exact."""
+    if dtype in table:
+        return table[dtype]
+    return table["float8"] if dtype.startswith(("float8", "float4", "float6")) else EXACT
+
+
+def measure(actual: Array, expected: Array) -> Metrics:
+    """The difference of two tensors; only dtypes and shapes where those differ already."""
+    heads = (str(actual.dtype), actual.shape, str(expected.dtype), expected.shape)
+    if heads[:2] != heads[2:]:
+        return Metrics(*heads, count=expected.size)
+    if expected.size == 0:
+        return Metrics(*heads, vacuous="empty")
+    floats = is_float(expected.dtype)
+    differing = nan_differs = inf_differs = nans = infs = 0
+    worst, worst_at = -1.0, -1
+    rel = ulp = scale = -1.0
+    first = expected.ravel()[0]
+    constant = True
+    for at, a, b in _chunks(actual, expected):
+        constant = constant and bool((b == first).all())
+        if expected.dtype.kind in "OSU":
+            differing += int((a != b).sum())
+            continue
+        fa, fb = to_float64(a), to_float64(b)
+        nan_a, nan_b = np.isnan(fa), np.isnan(fb)
+        inf_a, inf_b = np.isinf(fa), np.isinf(fb)
+        nans, infs = nans + int(nan_b.sum()), infs + int(inf_b.sum())
+        nan_differs += int((nan_a != nan_b).sum())
+        inf_differs += int((((inf_a != inf_b) | (inf_a & inf_b & (fa != fb))) & ~nan_a & ~nan_b).sum())
+        differing += int(((a != b) & ~(nan_a & nan_b)).sum())
+        finite = ~(nan_a | nan_b | inf_a | inf_b)
+        if not finite.any():
+            continue
+        error = np.where(finite, np.abs(np.where(finite, fa, 0) - np.where(finite, fb, 0)), -1.0)
+        place = int(error.argmax())
+        if error[place] > worst:
+            worst, worst_at = float(error[place]), at + place
+        size = np.abs(np.where(finite, fb, 0))
+        nonzero = finite & (size > 0)
+        if nonzero.any():
+            rel = max(rel, float((error[nonzero] / size[nonzero]).max()))
+        scale = max(scale, finite_max(np.where(finite, fb, 0), expected.dtype))
+        if floats:
+            ulp = max(ulp, float(ulp_steps(a[finite], b[finite]).max()))
+    vacuous = "all NaN" if nans == expected.size else "all equal" if constant and expected.size > 1 else ""
+    index = None if worst_at < 0 else tuple(int(i) for i in np.unravel_index(worst_at, expected.shape))
+    return Metrics(
+        *heads,
+        count=expected.size,
+        differing=differing,
+        max_abs=worst if worst >= 0 else None,
+        max_scaled=None if worst < 0 else worst / scale if scale > 0 else (0.0 if worst == 0 else None),
+        max_rel=rel if rel >= 0 else None,
+        max_ulp=ulp if ulp >= 0 else None,
+        scale=scale if scale >= 0 else None,
+        nan_differs=nan_differs,
+        inf_differs=inf_differs,
+        nans=nans,
+        infs=infs,
+        vacuous=vacuous,
+        worst_index=index,
+        worst_actual=None if index is None else str(actual[index]),
+        worst_expected=None if index is None else str(expected[index]),
+    )
+
+
+def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance) -> str | None:
+    """What is wrong, in a clause; None where the two agree within the tolerance."""
+    if metrics.dtype != metrics.expected_dtype:
+        return f"is {metrics.dtype}, expected {metrics.expected_dtype}"
+    if metrics.shape != metrics.expected_shape:
+        return f"has shape {list(metrics.shape)}, expected {list(metrics.expected_shape)}"
+    if metrics.nan_differs:
+        return f"NaN in {metrics.nan_differs} of {metrics.count} places where only one of the two has it"
+    if metrics.inf_differs:
+        return f"infinities differ in {metrics.inf_differs} of {metrics.count} places"
+    if not metrics.differing:
+        return None
+    if not is_float(expected.dtype):
+        return f"{metrics.differing} of {metrics.count} elements differ{_worst(metrics)}"
+    beyond = sum(
+        int(_beyond(a, b, tolerance, metrics.scale or 0.0).sum()) for _, a, b in _chunks(actual, expected)
+    )
+    if not beyond:
+        return None
+    return (
+        f"{beyond} of {metrics.count} elements beyond tolerance: max|a-b| {metrics.max_abs:.3g}"
+        f"{f', max|a-b|/max|b| {metrics.max_scaled:.3g}' if metrics.max_scaled is not None else ''}"
+        f"{f', {metrics.max_ulp:.3g} ULP' if metrics.max_ulp is not None else ''}"
+        f" (allowed: {tolerance}){_worst(metrics)}"
+    )
+
+
+def _beyond(a: Array, b: Array, tolerance: Tolerance, scale: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    fa, fb = to_float64(a), to_float64(b)
+    with np.errstate(invalid="ignore"):
+        allowed = tolerance.atol + tolerance.rtol * np.abs(fb) + tolerance.scaled * scale
+        beyond = (np.abs(fa - fb) > allowed) & np.isfinite(fa) & np.isfinite(fb)
+    if tolerance.ulp and beyond.any():
+        beyond &= ulp_steps(a, b) > tolerance.ulp
+    return np.asarray(beyond)
+
+
+def _worst(metrics: Metrics) -> str:
+    if metrics.worst_index is None:
+        return ""
+    return f"; at {list(metrics.worst_index)} {metrics.worst_actual}, expected {metrics.worst_expected}"
+
+
+def _chunks(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:
+    a, b = actual.reshape(-1), expected.reshape(-1)
+    for at in range(0, b.size, _CHUNK):
+        yield at, a[at : at + _CHUNK], b[at : at + _CHUNK]

@@ -1,0 +1,102 @@
+"""The delivered model against the rewritten one, on the graph's outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rewriter.errors import MismatchError
+from rewriter.verify.compare import WHOLE, judge, measure, tolerance_for
+from rewriter.verify.numbers import is_float
+from rewriter.verify.session import Refused, Session
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onnx import ModelProto
+
+    from rewriter.verify.inputs import Sample
+    from rewriter.verify.proof import Checked
+    from rewriter.verify.values import Data
+    from rewriter.verify.weights import Weights
+
+_REMEDY = "--no-simplify delivers the model as it was rewritten"
+
+
+class Delivered:
+    """The model as it will be used: simplified, and optimised by the runtime."""
+
+    def __init__(self, weights: Weights, model: ModelProto, libraries: Sequence[Path]) -> None:
+        self._weights = weights
+        self._model = model
+        self._libraries = libraries
+        self._plain: Session | None = None
+        self._session = self._load(optimise=True)
+        self.warnings: list[str] = []
+
+    def _load(self, *, optimise: bool) -> Session:
+        try:
+            return Session(self._weights, self._model, optimise=optimise, libraries=self._libraries)
+        except Refused as error:
+            raise MismatchError(f"the model to be delivered: {error.what}", remedy=_REMEDY) from error
+
+    def compare(self, sample: Sample, expected: Mapping[str, Data], into: Mapping[str, Checked]) -> None:
+        """Hold the outputs against those of the rewritten model, run as written; MismatchError names what differs."""
+        try:
+            found = self._session.run(sample.feeds, list(expected))
+        except Refused as error:
+            raise MismatchError(
+                f"the model to be delivered refuses what the rewritten one accepts ({sample.describe()}): {error.what}",
+                remedy=_REMEDY,
+            ) from error
+        for name, want in expected.items():
+            problem = differs(found[name], want, into.get(name))
+            if problem is None:
+                continue
+            if self._plain is None:
+                self._plain = self._load(optimise=False)
+            plain = self._plain.run(sample.feeds, [name])[name]
+            unoptimised = differs(plain, want, None)
+            if unoptimised is None and _is_discrete(want):
+                # A number was rounded otherwise, and an index or a comparison tipped over: not the file's fault.
+                self.warnings.append(
+                    f"output '{name}' {problem} when onnxruntime optimises the model, and agrees when it does not "
+                    f"({sample.describe()}): a near tie"
+                )
+                continue
+            cause = (
+                "simplification"
+                if unoptimised is not None
+                else "onnxruntime's optimiser, on the delivered graph,"
+            )
+            raise MismatchError(
+                f"{cause} changed output '{name}': {problem} ({sample.describe()})",
+                where=f"output '{name}'",
+                remedy=_REMEDY,
+            )
+
+
+def differs(found: Data, expected: Data, into: Checked | None) -> str | None:
+    """What is wrong with an output (a tensor, a sequence of them, or nothing); None where it agrees."""
+    if expected is None or found is None:
+        return None if expected is found else "is absent from one of the two"
+    if isinstance(expected, Mapping):
+        return None if found == expected else "differs"
+    if isinstance(expected, (list, tuple)):
+        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
+            return f"has {len(found)} elements, expected {len(expected)}"
+        problems = (differs(a, b, into) for a, b in zip(found, expected, strict=True))
+        return next((problem for problem in problems if problem is not None), None)
+    a, b = np.asarray(found), np.asarray(expected)
+    metrics = measure(a, b)
+    tolerance = tolerance_for(metrics.expected_dtype, WHOLE)
+    if into is not None:
+        into.tolerance = tolerance
+        into.add(metrics)
+    return judge(a, b, metrics, tolerance)
+
+
+def _is_discrete(value: Data) -> bool:
+    return isinstance(value, np.ndarray) and not is_float(value.dtype)

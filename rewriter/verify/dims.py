@@ -1,0 +1,158 @@
+"""Sizes for symbolic dims: what the model's inputs leave open, and numbers to try for it.
+
+A dim is known by its name; one without a name is called after its place, ``x.0`` for the first axis of input ``x``.
+Exporters also write expressions (``past_length + 1``), whose value follows from the names in them.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from typing import TYPE_CHECKING
+
+from rewriter.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from rewriter.types import Dim, TensorType
+
+#: How many drawings of sizes are tried before giving up on a sample.
+ATTEMPTS = 12
+
+_OPERATORS: Mapping[type, Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Div: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: lambda a, b: a**b if 0 <= b < 8 else 0,
+}
+
+
+def key_of(owner: str, axis: int, dim: Dim) -> int | str:
+    """A size, or the name under which it is drawn."""
+    return f"{owner}.{axis}" if dim is None else dim
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
+    """The value of a dim's name or expression; None where a name in it has no size, or it is no arithmetic."""
+    if text in sizes:
+        return sizes[text]
+    try:
+        return _value(ast.parse(text, mode="eval").body, sizes)
+    except (SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        return None
+
+
+def names_in(text: str) -> list[str]:
+    """The names that an expression is made of; ``[text]`` itself where it is none."""
+    try:
+        tree = ast.parse(text, mode="eval").body
+        names = list(dict.fromkeys(node.id for node in ast.walk(tree) if isinstance(node, ast.Name)))
+        if names and _value(tree, dict.fromkeys(names, 4)) is not None:
+            return names
+    except (SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError, RecursionError, MemoryError):
+        pass
+    return [text]
+
+
+def _value(node: ast.AST, sizes: Mapping[str, int]) -> int:
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.Name):
+        return sizes[node.id]
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+        return _OPERATORS[type(node.op)](_value(node.left, sizes), _value(node.right, sizes))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand, sizes)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("floor", "Max", "Min", "max", "min")
+    ):
+        values = [_value(item, sizes) for item in node.args]
+        return max(values) if node.func.id.lower() == "max" else min(values)
+    raise ValueError("no arithmetic of sizes")
+
+
+class Sizes:
+    """The open dims of a set of tensors, and sizes for them."""
+
+    def __init__(
+        self, types: Mapping[str, TensorType], fixed: Mapping[str, Sequence[int]] | None = None
+    ) -> None:
+        #: name → whether it is the first axis of an input (a batch, most often).
+        self.names: dict[str, bool] = {}
+        for owner, kind in types.items():
+            for axis, dim in enumerate(kind.shape or ()):
+                key = key_of(owner, axis, dim)
+                if isinstance(key, str):
+                    for name in names_in(key) if dim is not None else [key]:
+                        self.names[name] = self.names.get(name, False) or axis == 0
+        self.fixed = {name: tuple(values) for name, values in (fixed or {}).items()}
+        for name, values in self.fixed.items():
+            if name not in self.names:
+                known = ", ".join(self.names) or "none: every size is fixed"
+                raise UsageError(
+                    f"--dim {name}: no input has a dim of that name", remedy=f"the open dims are: {known}"
+                )
+            if not values or any(value < 0 for value in values):
+                raise UsageError(
+                    f"--dim {name}: sizes are numbers of 0 or more", remedy=f"as in --dim {name}=1,3"
+                )
+
+    @property
+    def is_static(self) -> bool:
+        return not self.names
+
+    def draw(self, sample: int, attempt: int) -> dict[str, int]:
+        """Sizes for the ``sample``-th sample; another ``attempt`` tries sizes of another kind.
+
+        The first try gives each dim a size of its own, all different and none of them 1: an exchange of axes shows.
+        """
+        sizes: dict[str, int] = {}
+        for position, (name, first) in enumerate(self.names.items()):
+            if name in self.fixed:
+                sizes[name] = self.fixed[name][sample % len(self.fixed[name])]
+            else:
+                sizes[name] = _candidate(position, first, sample, attempt)
+        return sizes
+
+    def shape(self, owner: str, kind: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+        """The shape of one tensor; None where its rank is unknown or an expression comes out impossible."""
+        if kind.shape is None:
+            return None
+        shape = []
+        for axis, dim in enumerate(kind.shape):
+            key = key_of(owner, axis, dim)
+            size = key if isinstance(key, int) else sizes.get(key, evaluate(key, sizes))
+            if size is None or size < 0:
+                return None
+            shape.append(size)
+        return tuple(shape)
+
+
+def _candidate(position: int, first: bool, sample: int, attempt: int) -> int:
+    """What models are known to accept, the least constrained first.
+
+    Small and different; all alike; then multiples that convolutions and windows ask for, with a small batch; at last
+    a dim of 1, which an export may have fixed in secret.
+    """
+    small = 2 + sample
+    table: tuple[Callable[[], int], ...] = (
+        lambda: 2 + position + 3 * sample,
+        lambda: 3 + sample,
+        lambda: small if first else 8 * (1 + sample) + position,
+        lambda: small if first else 8 * (2 + sample),
+        lambda: small if first else 32 * (1 + sample),
+        lambda: small if first else 64 * (1 + sample),
+        lambda: 16 * (1 + sample),
+        lambda: small if first else 224 + 32 * sample,
+        lambda: 1 if first else 5 + position + sample,
+        lambda: 1 if first else 64 * (1 + sample),
+        lambda: 1 if first else 224 + 32 * sample,
+        lambda: 1,
+    )
+    return table[min(attempt, len(table) - 1)]()

@@ -1,0 +1,234 @@
+"""Inputs to verify with: drawn so that the model accepts them, or given by the user.
+
+The same seed draws the same numbers on every machine: each input has a generator of its own, seeded by the seed, the
+sample and the input's name.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from rewriter.errors import CannotVerifyError, UsageError
+from rewriter.types import TensorType, dtype_name
+from rewriter.verify.dims import Sizes, key_of
+from rewriter.verify.given import check_given, load_given
+from rewriter.verify.ranges import Range, indexed_ranges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from onnx import ModelProto
+
+    from rewriter.verify.numbers import Array
+    from rewriter.verify.options import VerifyOptions
+    from rewriter.verify.values import Data
+
+GIVE_INPUTS = "give inputs that the model accepts (--inputs file.npz), or pass --no-verify"
+
+INTEGERS = frozenset(
+    getattr(TensorProto, name)
+    for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "INT4", "UINT4")
+)
+_MASK = re.compile(r"mask", re.IGNORECASE)
+_LENGTH = re.compile(r"(^|[_.])(len|lens|length|lengths|num|count|size)($|[_.])", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One set of inputs: values by name, and the sizes of the symbolic dims in them."""
+
+    feeds: Mapping[str, Data]
+    sizes: Mapping[str, int]
+    index: int = 0
+    attempt: int = 0
+    drawn: bool = True
+
+    def describe(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"sample {self.index}" + (f" ({sizes})" if sizes else "")
+
+
+@dataclass
+class Inputs:
+    """The inputs of one model."""
+
+    types: Mapping[str, TensorType]
+    sizes: Sizes
+    options: VerifyOptions
+    ranges: Mapping[str, Range] = field(default_factory=dict)
+    given: Mapping[str, Data] | None = None
+    #: Of the main graph's values, for sizes that bound a range.
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How many samples there are: as many as asked for, and one for each size asked for."""
+        if self.given is not None:
+            return 1
+        return max([self.options.samples, *(len(values) for values in self.sizes.fixed.values())])
+
+    @property
+    def can_redraw(self) -> bool:
+        return self.given is None and any(name not in self.sizes.fixed for name in self.sizes.names)
+
+    def draw(self, index: int, attempt: int = 0) -> Sample | None:
+        """The ``index``-th sample; None where this ``attempt``'s sizes do not fit together."""
+        sizes = self.sizes.draw(index, attempt)
+        if self.given is not None:
+            sizes |= self._given_sizes(self.given)
+        feeds: dict[str, Data] = dict(self.given or {})
+        for name, kind in self.types.items():
+            if name in feeds:
+                continue
+            shape = self.sizes.shape(name, kind, sizes)
+            if shape is None:
+                return None
+            feeds[name] = self._values(name, kind.dtype, shape, sizes, index)
+        return Sample(feeds, sizes, index, attempt, self.given is None)
+
+    def _given_sizes(self, given: Mapping[str, Data]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for name, kind in self.types.items():
+            if name in given and kind.shape is not None:
+                for axis, dim in enumerate(kind.shape):
+                    key = key_of(name, axis, dim)
+                    if isinstance(key, str):
+                        found.setdefault(key, given[name].shape[axis])
+        return found
+
+    def _values(
+        self, name: str, dtype: int, shape: tuple[int, ...], sizes: Mapping[str, int], index: int
+    ) -> Array:
+        rng = generator(self.options.seed, index, name)
+        if name in self.options.input_ranges:
+            return within(rng, dtype, shape, *self.options.input_ranges[name])
+        if dtype in INTEGERS:
+            ends = self.ranges[name].ends(sizes) if name in self.ranges else None
+            if ends is not None:
+                return within(rng, dtype, shape, *ends)
+            if _LENGTH.search(name) and sizes:
+                return within(rng, dtype, shape, 1, max(1, min(sizes.values())))
+        if _MASK.search(name) and dtype not in (TensorProto.STRING,):
+            return _mask(rng, dtype, shape)
+        return default_values(rng, dtype, shape)
+
+
+def inputs_of(
+    model: ModelProto,
+    types: Mapping[str, TensorType],
+    constants: Callable[[str], Any],
+    options: VerifyOptions,
+    *,
+    extra: Iterable[str] = (),
+) -> Inputs:
+    """The inputs of ``model``'s main graph.
+
+    ``types`` are those of the main graph's values.  ``extra`` are inputs that were not the user's (the results of
+    operators that were cut out): they are drawn even if inputs are given.  UsageError where flags name what is not
+    there, CannotVerifyError where an input cannot be drawn.
+    """
+    own = set(extra)
+    overridable = {t.name for t in model.graph.initializer} | {
+        t.values.name for t in model.graph.sparse_initializer
+    }
+    wanted = [value for value in model.graph.input if value.name not in overridable]
+    given = None if options.inputs is None else load_given(options.inputs)
+    kinds: dict[str, TensorType] = {}
+    for value in wanted:
+        kind = TensorType.from_proto(value.type)
+        if given is not None and value.name in given:
+            if kind is not None:
+                kinds[value.name] = kind
+            continue
+        if kind is None:
+            form = (
+                (value.type.WhichOneof("value") or "of unknown type").removesuffix("_type").replace("_", " ")
+            )
+            raise CannotVerifyError(
+                f"input '{value.name}' is {form}, no tensor: it cannot be drawn",
+                remedy="pass the values to rewriter.rewrite(inputs={…}), or pass --no-verify",
+            )
+        if kind.shape is None:
+            raise CannotVerifyError(
+                f"the rank of input '{value.name}' is unknown: it cannot be drawn", remedy=GIVE_INPUTS
+            )
+        kinds[value.name] = kind
+    if given is not None:
+        required = [value.name for value in wanted if value.name not in own]
+        check_given(
+            given, kinds, required, optional={v.name for v in model.graph.input} - set(required) - own
+        )
+    _check_ranges(options, kinds)
+    integers = [name for name, kind in kinds.items() if kind.dtype in INTEGERS]
+    ranges = indexed_ranges(model, integers, types, constants) if integers else {}
+    return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given)
+
+
+def generator(seed: int, index: int, name: str) -> np.random.Generator:
+    return np.random.Generator(
+        np.random.PCG64([seed, index, zlib.crc32(name.encode("utf-8", "surrogateescape"))])
+    )
+
+
+def default_values(rng: np.random.Generator, dtype: int, shape: tuple[int, ...]) -> Array:
+    """Values of ``dtype`` with nothing known of their meaning."""
+    if dtype == TensorProto.STRING:
+        return np.array(
+            [f"text {n}" for n in rng.integers(0, 10, int(np.prod(shape)))], dtype=object
+        ).reshape(shape)
+    target = helper.tensor_dtype_to_np_dtype(dtype)
+    if dtype == TensorProto.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype in INTEGERS:
+        # 8-bit inputs are pixels or quantised numbers, for which every value is valid
+        low, high = (
+            (0, 256) if dtype == TensorProto.UINT8 else (-128, 128) if dtype == TensorProto.INT8 else (0, 8)
+        )
+        return np.asarray(rng.integers(low, high, shape)).astype(target)
+    if target.kind == "c":
+        return np.asarray(rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(target)
+    return np.asarray(rng.standard_normal(shape)).astype(target)
+
+
+def within(rng: np.random.Generator, dtype: int, shape: tuple[int, ...], low: float, high: float) -> Array:
+    """Values from ``low`` to ``high``, both included."""
+    target = helper.tensor_dtype_to_np_dtype(dtype)
+    if dtype in INTEGERS or dtype == TensorProto.BOOL:
+        return np.asarray(rng.integers(int(np.ceil(low)), int(np.floor(high)), shape, endpoint=True)).astype(
+            target
+        )
+    return np.asarray(rng.uniform(low, high, shape)).astype(target)
+
+
+def _mask(rng: np.random.Generator, dtype: int, shape: tuple[int, ...]) -> Array:
+    """Zeros and ones; the first of each row is one, since a row that masks everything has no defined result."""
+    values = rng.integers(0, 2, shape)
+    if shape and shape[-1]:
+        values[..., 0] = 1
+    return np.asarray(values).astype(helper.tensor_dtype_to_np_dtype(dtype))
+
+
+def _check_ranges(options: VerifyOptions, kinds: Mapping[str, TensorType]) -> None:
+    for name, (low, high) in options.input_ranges.items():
+        if name not in kinds:
+            raise UsageError(
+                f"--input-range {name}: the model has no input of that name",
+                remedy=f"its inputs are: {', '.join(kinds) or 'none'}",
+            )
+        dtype = kinds[name].dtype
+        if low > high or (dtype in INTEGERS and np.ceil(low) > np.floor(high)):
+            raise UsageError(f"--input-range {name}: no {dtype_name(dtype)} lies between {low} and {high}")
+        if dtype in INTEGERS:
+            limits = (
+                np.iinfo(helper.tensor_dtype_to_np_dtype(dtype))
+                if dtype not in (TensorProto.INT4, TensorProto.UINT4)
+                else None
+            )
+            if limits is not None and (low < limits.min or high > limits.max):
+                raise UsageError(f"--input-range {name}: {low}:{high} does not fit into {dtype_name(dtype)}")

@@ -1,0 +1,29 @@
+"""What a caller may ask of a verification."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True)
+class VerifyOptions:
+    """How inputs are drawn, and what is accepted.
+
+    ``inputs`` (a ``.npz`` file, or arrays by input name) takes the place of drawn ones.  ``input_ranges`` are the
+    lowest and highest value of an input, ``dims`` sizes of a symbolic dim, used in turn.  ``libraries`` are the
+    custom-operator libraries that may be loaded, by domain; no others are.
+    """
+
+    samples: int = 2
+    seed: int = 0
+    inputs: Path | str | Mapping[str, Any] | None = None
+    input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    dims: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    #: Deliver although a region could not be proved; a difference is never accepted.
+    allow_unproved: bool = False
+    libraries: Mapping[str, Path] = field(default_factory=dict)

@@ -1,0 +1,171 @@
+"""What a verification found, as data: for people, for the report, and (without figures) for the manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rewriter.errors import Where
+    from rewriter.verify.compare import Metrics, Tolerance
+
+
+@dataclass
+class Checked:
+    """One tensor over all samples: the largest difference that was seen, and what was allowed."""
+
+    name: str
+    dtype: str = ""
+    #: Element type it was compared in, and how far it may be off; None where the pass compares by itself.
+    tolerance: Tolerance | None = None
+    samples: int = 0
+    max_abs: float | None = None
+    max_scaled: float | None = None
+    max_rel: float | None = None
+    max_ulp: float | None = None
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    #: Of each sample, why agreement says nothing; "" where it says something.
+    vacuous: list[str] = field(default_factory=list)
+
+    def add(self, metrics: Metrics) -> None:
+        self.samples += 1
+        self.dtype = metrics.expected_dtype
+        if metrics.expected_shape not in self.shapes:
+            self.shapes.append(metrics.expected_shape)
+        self.vacuous.append(metrics.vacuous)
+        for name in ("max_abs", "max_scaled", "max_rel", "max_ulp"):
+            seen, had = getattr(metrics, name), getattr(self, name)
+            if seen is not None:
+                setattr(self, name, seen if had is None else max(had, seen))
+
+    @property
+    def is_vacuous(self) -> bool:
+        """Whether no sample said anything."""
+        return bool(self.vacuous) and all(self.vacuous)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "dtype": self.dtype,
+            "samples": self.samples,
+            "shapes": [list(shape) for shape in self.shapes],
+            "max_abs": self.max_abs,
+            "max_scaled": self.max_scaled,
+            "max_rel": self.max_rel,
+            "max_ulp": self.max_ulp,
+            "vacuous": self.vacuous[0] if self.is_vacuous else "",
+            "tolerance": None if self.tolerance is None else self.tolerance.to_dict(),
+        }
+
+
+@dataclass
+class RegionResult:
+    """One replaced placeholder against its PyTorch reference.
+
+    ``how`` is ``"in place"`` (on the model's own activations), ``"alone"`` (a model of its own, on drawn inputs),
+    ``"as another"`` (equal to a region proved alone) or ``"unproved"``.
+    """
+
+    pass_name: str
+    decomposition: str
+    where: Where
+    how: str = "in place"
+    parameters: str = ""
+    outputs: list[Checked] = field(default_factory=list)
+    #: Why it is unproved.
+    reason: str = ""
+
+    @property
+    def samples(self) -> int:
+        return max((checked.samples for checked in self.outputs), default=0)
+
+    @property
+    def is_proved(self) -> bool:
+        return self.how != "unproved"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "pass": self.pass_name,
+            "decomposition": self.decomposition,
+            "parameters": self.parameters,
+            "operator": self.where.operator,
+            "node": self.where.node,
+            "scope": self.where.scope,
+            "line": self.where.source,
+            "how": self.how,
+            "reason": self.reason,
+            "samples": self.samples,
+            "outputs": [checked.to_dict() for checked in self.outputs],
+        }
+
+
+@dataclass
+class Proof:
+    """The outcome of a verification that found no difference.
+
+    ``verdict`` is ``"verified"``, or ``"unproved"`` where a region could not be proved and that was allowed.
+    """
+
+    verdict: str = "verified"
+    seed: int = 0
+    regions: list[RegionResult] = field(default_factory=list)
+    #: The graph's outputs: the delivered model as the runtime optimises it, against the rewritten one as it is written.
+    outputs: list[Checked] = field(default_factory=list)
+    #: Sizes of the symbolic dims, of each sample.
+    sizes: list[dict[str, int]] = field(default_factory=list)
+    #: ``"drawn"`` or ``"given"``.
+    inputs: str = "drawn"
+    #: Operators that were cut out, since nothing here runs them.
+    cut: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def max_scaled(self) -> float | None:
+        """The largest max|a − b| / max|b| against PyTorch, of all regions."""
+        seen = [c.max_scaled for r in self.regions for c in r.outputs if c.max_scaled is not None]
+        return max(seen, default=None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain data."""
+        return {
+            "verdict": self.verdict,
+            "against": self._against(),
+            "seed": self.seed,
+            "inputs": self.inputs,
+            "sizes": [dict(sizes) for sizes in self.sizes],
+            "regions": [result.to_dict() for result in self.regions],
+            "outputs": [checked.to_dict() for checked in self.outputs],
+            "cut_out": list(self.cut),
+            "notes": list(self.notes),
+            "warnings": list(self.warnings),
+            "versions": dict(self.versions),
+        }
+
+    def to_manifest(self) -> dict[str, Any]:
+        """What does not depend on the machine: no measured figures, no versions."""
+        tolerances: dict[str, str] = {}
+        for result in self.regions:
+            for checked in result.outputs:
+                if checked.tolerance is not None:
+                    tolerances.setdefault(f"{result.pass_name} {checked.dtype}", str(checked.tolerance))
+        for checked in self.outputs:
+            if checked.tolerance is not None:
+                tolerances.setdefault(f"outputs {checked.dtype}", str(checked.tolerance))
+        return {
+            "verdict": self.verdict,
+            "against": self._against(),
+            "samples": len(self.sizes),
+            "seed": self.seed,
+            "inputs": self.inputs,
+            "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes],
+            "tolerances": dict(sorted(tolerances.items())),
+            "proved": sum(result.is_proved for result in self.regions),
+            "unproved": [str(result.where) for result in self.regions if not result.is_proved],
+            "cut_out": sorted(self.cut),
+        }
+
+    def _against(self) -> list[str]:
+        found = ["the PyTorch reference of each pass"] if self.regions else []
+        return [*found, "the model before simplification and optimisation"]

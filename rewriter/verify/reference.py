@@ -1,0 +1,125 @@
+"""What PyTorch says: a pass's reference on given tensors, and how an answer is held against it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rewriter.errors import CannotVerifyError, VerificationError
+from rewriter.placeholder.binding import Bound, Ref
+from rewriter.verify.compare import REGION, Tolerance, judge, measure, tolerance_for
+from rewriter.verify.values import from_torch, to_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from rewriter.placeholder.contract import Placeholder
+    from rewriter.verify.numbers import Array
+    from rewriter.verify.proof import Checked
+
+
+class ReferenceRefused(VerificationError):  # noqa: N818  (an outcome of a sample, handled by whoever drew it)
+    """The reference raised on these inputs."""
+
+    code = "reference-refused"
+
+
+def require_torch() -> str:
+    """torch's version; CannotVerifyError where it is not installed."""
+    try:
+        import torch
+    except ImportError as error:
+        raise CannotVerifyError(
+            "PyTorch is not installed, so the replaced operators cannot be compared with it",
+            remedy="pip install onnx-rewrite[torch], or pass --no-verify to deliver it unverified",
+        ) from error
+    return str(torch.__version__)
+
+
+def evaluate(placeholder: Placeholder, bound: Bound, value_of: Callable[[Ref], Array]) -> list[Array | None]:
+    """The reference's results on the values of the tensor arguments; ReferenceRefused where it raises."""
+    import torch
+
+    def argument(item: Any) -> Any:
+        if isinstance(item, Ref):
+            return to_torch(np.asarray(value_of(item)))
+        if isinstance(item, tuple):
+            return tuple(argument(part) for part in item)
+        if isinstance(item, np.ndarray):
+            return to_torch(item)  # a parameter that is a known tensor
+        return item
+
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    variadic = next((p.name for p in placeholder.signature.parameters if p.variadic), None)
+    for name, item in bound.arguments.items():
+        if variadic is not None and not named and name == variadic:
+            positional += argument(item)
+            variadic = None
+        elif variadic is not None:
+            positional.append(
+                argument(item)
+            )  # what precedes a variadic parameter can only be given by position
+        else:
+            named[name] = argument(item)
+    try:
+        with torch.no_grad():
+            result = placeholder.reference(*positional, **named)
+    except Exception as error:
+        raise ReferenceRefused(f"{type(error).__name__}: {error}") from error
+    results = list(result) if isinstance(result, (tuple, list)) else [result]
+    return [None if item is None else _array(item) for item in results]
+
+
+def _array(item: Any) -> Array:
+    return from_torch(item) if hasattr(item, "detach") else np.asarray(item)
+
+
+def tolerance_of(placeholder: Placeholder, dtype: str) -> Tolerance:
+    """The pass's own tolerance for a dtype, or the default one of a region."""
+    if dtype in placeholder.tolerances:
+        rtol, atol = placeholder.tolerances[dtype]
+        return Tolerance(rtol, atol, reason=f"stated by pass '{placeholder.pass_name()}'")
+    return tolerance_for(dtype, REGION)
+
+
+def check(
+    placeholder: Placeholder,
+    names: Sequence[str],
+    actual: Sequence[Array | None],
+    expected: Sequence[Array | None],
+    into: Sequence[Checked],
+) -> str | None:
+    """Hold the results against the reference's; what is wrong, or None.  ``into`` records what was seen.
+
+    A pass that defines ``compare(actual, expected) -> str | None`` judges values by itself (matched detections, ties);
+    dtypes and shapes have to be equal all the same.
+    """
+    if len(expected) < len(actual) and any(item is not None for item in actual[len(expected) :]):
+        return f"the reference gives {len(expected)} results, the node has {len(actual)}"
+    own = getattr(placeholder, "compare", None)
+    problems = []
+    for name, a, b, checked in zip(names, actual, expected, into, strict=False):
+        if a is None:
+            continue
+        if b is None:
+            problems.append(f"'{name}': the reference gives None for it")
+            continue
+        metrics = measure(a, b)
+        tolerance = (
+            None
+            if own is not None and metrics.comparable
+            else tolerance_of(placeholder, metrics.expected_dtype)
+        )
+        checked.tolerance = tolerance
+        checked.add(metrics)
+        if tolerance is not None:
+            problem = judge(a, b, metrics, tolerance)
+            if problem is not None:
+                problems.append(f"'{name}' {problem}")
+    if own is not None and not problems:
+        problem = own(tuple(actual), tuple(expected))
+        if problem is not None:
+            problems.append(str(problem))
+    return "; ".join(problems) or None

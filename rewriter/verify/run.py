@@ -1,0 +1,185 @@
+"""The order of a verification, and its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rewriter.errors import CannotVerifyError, UnprovedError
+from rewriter.graph.constants import Constants
+from rewriter.graph.scopes import main_scope
+from rewriter.progress import Progress, Quiet
+from rewriter.verify.alone import AloneProver
+from rewriter.verify.cut import cut_unknown, prune
+from rewriter.verify.delivered import Delivered
+from rewriter.verify.inplace import InPlace, exposed_names
+from rewriter.verify.inputs import inputs_of
+from rewriter.verify.options import VerifyOptions
+from rewriter.verify.proof import Checked, Proof, RegionResult
+from rewriter.verify.reference import require_torch
+from rewriter.verify.session import NO_VERIFY, Session
+from rewriter.verify.types import value_types
+from rewriter.verify.weights import Weights
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnx import ModelProto
+
+    from rewriter.decompose import Region
+    from rewriter.progress import Stage
+    from rewriter.storage import ModelFile
+    from rewriter.verify.cut import CutModel
+
+
+def verify(
+    file: ModelFile,
+    rewritten: ModelProto,
+    delivered: ModelProto,
+    regions: Sequence[Region],
+    options: VerifyOptions | None = None,
+    progress: Progress | None = None,
+) -> Proof:
+    """Prove ``delivered``, which simplification made of ``rewritten`` (or the same), both skeletons of ``file``.
+
+    ``regions`` are the placeholders that were replaced in ``rewritten``.  Raises MismatchError where something
+    differs, UnprovedError where a region could not be proved (unless ``options.allow_unproved``), CannotVerifyError
+    where nothing can be said here, UsageError where the options do not fit the model.
+    """
+    options = options or VerifyOptions()
+    proof = Proof(seed=options.seed)
+    proof.versions = _versions(with_torch=bool(regions))
+    proof.regions = [
+        RegionResult(r.placeholder.pass_name(), r.decomposition, r.where, parameters=r.bound.describe())
+        for r in regions
+    ]
+    with (progress or Quiet()).stage("verify", total=len(regions) + max(1, options.samples)) as stage:
+        _Run(Weights(file), rewritten, delivered, regions, options, proof, stage).run()
+    return proof
+
+
+@dataclass
+class _Run:
+    weights: Weights
+    rewritten: ModelProto
+    delivered: ModelProto
+    regions: Sequence[Region]
+    options: VerifyOptions
+    proof: Proof
+    stage: Stage
+
+    def run(self) -> None:
+        pairs = list(zip(self.regions, self.proof.regions, strict=True))
+        self._alone([(region, result) for region, result in pairs if not region.scope.is_main])
+        order = {name: at for at, node in enumerate(self.rewritten.graph.node) for name in node.output}
+        in_place = [(region, result) for region, result in pairs if region.scope.is_main]
+        in_place.sort(key=lambda pair: min((order.get(n, -1) for n, _ in pair[0].outputs if n), default=-1))
+        self._whole(in_place)
+        self._conclude()
+
+    def _alone(self, pairs: list[tuple[Region, RegionResult]]) -> None:
+        prover = AloneProver(self.weights, self.rewritten, self.options)
+        for region, result in pairs:
+            self.stage.note(str(region.where))
+            prover.prove(region, result)
+            self.stage.advance()
+
+    def _whole(self, pairs: list[tuple[Region, RegionResult]]) -> None:
+        """The main graph's regions on the model's own values, then the delivered model's outputs."""
+        types = value_types(self.rewritten)
+        cut = cut_unknown(self.rewritten, types, self.options.libraries)
+        delivered = cut_unknown(self.delivered, types, self.options.libraries)
+        self._note_cuts(cut, delivered)
+        constants = Constants(self.weights.file, main_scope(cut.model))
+        inputs = inputs_of(cut.model, types, constants.find, self.options, extra=cut.inputs)
+        self.proof.inputs = "drawn" if inputs.given is None else "given"
+        libraries = tuple(self.options.libraries.values())
+        place = InPlace(self.weights, cut.model, inputs, types, libraries)
+        outputs = [output.name for output in self.rewritten.graph.output]
+        checked = {name: Checked(name) for name in outputs}
+        self.proof.outputs = list(checked.values())
+        first, *others = place.batches(pairs)
+        regions = [region for region, _ in pairs]
+        names = list(dict.fromkeys([*outputs, *exposed_names(r for r, _ in first)]))
+        session = place.session(names, regions)
+        held = Delivered(self.weights, delivered.model, libraries)
+        for index in range(inputs.count):
+            self.stage.note(f"sample {index}")
+            sample, values = place.accepted(session, index, regions, names)
+            self.proof.sizes.append(dict(sample.sizes))
+            place.compare(first, values, sample)
+            held.compare(sample, {name: values[name] for name in outputs}, checked)
+            place.samples.append(sample)
+            self.stage.advance()
+        self.proof.warnings += held.warnings
+        del session, held
+        self.stage.advance(len(first))
+        for batch in others:
+            self._batch(place, batch, libraries)
+
+    def _batch(
+        self, place: InPlace, batch: list[tuple[Region, RegionResult]], libraries: Sequence[object]
+    ) -> None:
+        """Regions whose values did not fit into memory with the earlier ones: the model runs once more for them."""
+        names = exposed_names(region for region, _ in batch)
+        session = Session(
+            self.weights,
+            prune(place.model, names),
+            optimise=False,
+            libraries=tuple(str(item) for item in libraries),
+        )
+        for sample in place.samples:
+            place.compare(batch, session.run(sample.feeds, names), sample)
+        self.stage.advance(len(batch))
+
+    def _note_cuts(self, cut: CutModel, delivered: CutModel) -> None:
+        self.proof.cut = cut.operators
+        if cut.operators:
+            self.proof.notes.append(
+                f"{', '.join(cut.operators)} cannot run here and was cut out: drawn values stand for its results; "
+                "--library names a library that has it"
+            )
+        if set(cut.inputs) != set(delivered.inputs):
+            raise CannotVerifyError(
+                "simplification changed an operator that is kept, so the two models cannot be compared",
+                remedy=f"pass --no-simplify, or {NO_VERIFY}",
+            )
+
+    def _conclude(self) -> None:
+        """Warnings for what agreed without saying anything, and the verdict."""
+        proof = self.proof
+        for checked in proof.outputs:
+            if checked.is_vacuous:
+                proof.warnings.append(_vacuous(f"output '{checked.name}'", checked))
+        for result in proof.regions:
+            empty = [checked for checked in result.outputs if checked.samples]
+            if empty and all(checked.is_vacuous for checked in empty):
+                proof.warnings.append(_vacuous(str(result.where), empty[0]))
+        unproved = [
+            (r, result) for r, result in zip(self.regions, proof.regions, strict=True) if not result.is_proved
+        ]
+        if not unproved:
+            return
+        proof.verdict = "unproved"
+        proof.warnings += [f"{result.where} is unproved: {result.reason}" for _, result in unproved]
+        if not self.options.allow_unproved:
+            region, result = unproved[0]
+            more = f" ({len(unproved) - 1} more are unproved)" if len(unproved) > 1 else ""
+            raise UnprovedError(
+                f"the replacement by '{result.decomposition}' could not be proved: {result.reason}{more}",
+                where=region.where,
+                remedy="declare the types of its inputs when exporting, or pass --allow-unproved",
+            )
+
+
+def _vacuous(what: str, checked: Checked) -> str:
+    kinds = ", ".join(dict.fromkeys(checked.vacuous))
+    remedy = "give other inputs (--inputs, --input-range, --dim)"
+    return f"{what} is {kinds} in every sample: that it agrees says nothing; {remedy}"
+
+
+def _versions(*, with_torch: bool) -> dict[str, str]:
+    import onnxruntime
+
+    found = {"onnxruntime": str(onnxruntime.__version__)}
+    return {"torch": require_torch(), **found} if with_torch else found

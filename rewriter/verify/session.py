@@ -1,0 +1,213 @@
+"""Run a model in onnxruntime as it lies in the file: weights withheld, inner values exposed, nothing printed.
+
+Three outcomes are told apart: values; :class:`Refused`, the runtime does not take the model or these inputs; and
+CannotVerifyError, this runtime cannot run such a model at all (a missing kernel, a newer format, an unknown operator).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any
+
+from onnx import ModelProto, TensorProto, ValueInfoProto
+
+from rewriter.errors import CannotVerifyError, VerificationError
+from rewriter.verify.values import Data, element_type, from_ort_value, is_native, ort_value
+from rewriter.verify.weights import Weights
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from rewriter.storage import ModelFile
+
+NO_VERIFY = "pass --no-verify to deliver it unverified"
+
+
+class Refused(VerificationError):  # noqa: N818  (an outcome, handled by whoever asked)
+    """onnxruntime has the kernels but refuses the model, or these inputs; callers decide what that means."""
+
+    code = "runtime-refused"
+
+    def __init__(self, what: str, *, operator: str = "", node: str = "") -> None:
+        super().__init__(what)
+        self.operator = operator
+        self.node = node
+
+
+class Session:
+    """A loaded model.
+
+    ``extra_outputs`` are names of inner values of the main graph to be given out as well.  ``optimise`` off keeps
+    every operator as it is written.  ``libraries`` are the custom-operator libraries to load, and no others are.
+    """
+
+    def __init__(
+        self,
+        file: ModelFile | Weights,
+        model: ModelProto,
+        *,
+        extra_outputs: Iterable[str] = (),
+        optimise: bool = True,
+        libraries: Sequence[Path | str] = (),
+    ) -> None:
+        self._weights = file if isinstance(file, Weights) else Weights(file)
+        runnable, given = self._weights.runnable(model)
+        self._graph_inputs = {i.name for i in runnable.graph.input}
+        self._small = {t.name: t for t in runnable.graph.initializer if t.name not in given}
+        self._given = given
+        produced = {name for node in runnable.graph.node for name in node.output if name}
+        listed = {output.name for output in runnable.graph.output}
+        for name in dict.fromkeys(extra_outputs):
+            if name in produced and name not in listed:
+                runnable.graph.output.add().CopyFrom(ValueInfoProto(name=name))
+        #: Element types of the inputs (None for what is no tensor), and the names that :meth:`run` gives.
+        self.input_types: dict[str, int | None] = {}
+        self.output_names: list[str] = []
+        self._session = None
+        self._by_ort_value = False
+        if runnable.graph.output:
+            self._session = _load(runnable, given, optimise=optimise, libraries=libraries)
+            outputs = self._session.get_outputs()
+            self.input_types = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
+            self.output_names = [o.name for o in outputs]
+            self._by_ort_value = any(
+                map(_is_exotic, [*self.input_types.values(), *(_element_type(o.type) for o in outputs)])
+            )
+
+    def run(self, feeds: Mapping[str, Data], names: Sequence[str] | None = None) -> dict[str, Data]:
+        """The graph's outputs and the exposed values (or those of ``names``), given values for the graph's inputs.
+
+        A name that is an input or an initializer is answered too.  Refused where the runtime does not take ``feeds``.
+        """
+        import onnxruntime
+
+        given_out = set(self.output_names)
+        wanted = self.output_names if names is None else list(dict.fromkeys(names))
+        computed = [name for name in wanted if name in given_out]
+        options = onnxruntime.RunOptions()
+        options.log_severity_level = 4
+        fed = {
+            name: value
+            for name, value in feeds.items()
+            if name in self._graph_inputs and name in self.input_types
+        }
+        try:
+            if self._session is None or not computed:
+                found: list[Data] = []
+            elif self._by_ort_value:
+                given = {name: ort_value(value, element_type(value)) for name, value in fed.items()}
+                found = [
+                    from_ort_value(v) for v in self._session.run_with_ort_values(computed, given, options)
+                ]
+            else:
+                found = self._session.run(computed, fed, options)
+        except Exception as error:  # onnxruntime's exceptions share no base class
+            raise _explain(error, loading=False) from error
+        results = dict(zip(computed, found, strict=True))
+        for name in wanted:
+            if name not in results:
+                results[name] = feeds[name] if name in feeds else self.initializer(name)
+        return results
+
+    def initializer(self, name: str) -> Data:
+        if name in self._given:
+            return from_ort_value(self._given[name])
+        return self._weights.array(self._small[name])
+
+
+def _load(
+    model: ModelProto, given: Mapping[str, Any], *, optimise: bool, libraries: Sequence[Path | str]
+) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # fatal only: what goes wrong is told by exceptions
+    options.intra_op_num_threads = min(
+        4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    )
+    options.inter_op_num_threads = 1
+    options.use_deterministic_compute = True
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    if not optimise:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry("session.disable_prepacking", "1")  # weights are not copied
+    for library in libraries:
+        try:
+            options.register_custom_ops_library(str(library))
+        except Exception as error:
+            raise CannotVerifyError(
+                f"onnxruntime does not load the library '{library}': {_clean(str(error))}",
+                remedy=f"give a library of operators built for onnxruntime {onnxruntime.__version__}, or {NO_VERIFY}",
+            ) from error
+    if given:
+        options.add_external_initializers(list(given), list(given.values()))
+    try:
+        data = model.SerializeToString()
+    except Exception as error:  # protobuf's own error class depends on its implementation
+        raise CannotVerifyError(
+            "constants in bodies and functions take more than 2 GB, which onnxruntime cannot load",
+            remedy=NO_VERIFY,
+        ) from error
+    try:
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise _explain(error, loading=True) from error
+
+
+#: What onnxruntime says when the fault is not the model's: it lacks an operator, a kernel or the format.
+_NOT_HERE = re.compile(
+    r"not a registered function/op|No Op registered for|Unsupported model IR version|is under development"
+    r"|Could not find an implementation|NOT_IMPLEMENTED|No opset import for domain|opset .* is not supported"
+    r"|support for .* is till opset",
+    re.IGNORECASE,
+)
+
+
+def _explain(error: Exception, *, loading: bool) -> VerificationError:
+    if isinstance(error, VerificationError):
+        return error
+    if isinstance(error, MemoryError):
+        return CannotVerifyError("not enough memory to run the model", remedy=NO_VERIFY)
+    import onnxruntime
+
+    text = str(error)
+    if type(error).__name__ == "NotImplemented" or _NOT_HERE.search(text):
+        return CannotVerifyError(
+            f"onnxruntime {onnxruntime.__version__} cannot run this model here: {_clean(text)}",
+            remedy="name a library that has the operator (--library), export at another opset or dtype, "
+            f"install a newer onnxruntime, or {NO_VERIFY}",
+        )
+    found = re.search(r"while running (\S+) node\. Name:'([^']*)'", text)
+    operator, node = found.groups() if found else ("", "")
+    doing = "does not load the model" if loading else "refuses the inputs"
+    return Refused(f"onnxruntime {doing}: {_clean(text)}", operator=operator, node=node)
+
+
+def _clean(text: str) -> str:
+    """onnxruntime's message without its own source files and repeated codes."""
+    text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", text)
+    text = re.sub(
+        r"(?:/[\w.+-]+)+\.(?:cc|h):\d+ (?:[\w:~<>,&*\s]+\([^()]*(?:\([^()]*\)[^()]*)*\)\s*(?:const )?)?",
+        "",
+        text,
+    )
+    return " ".join(text.split())
+
+
+_TYPE_NAMES = frozenset(TensorProto.DataType.keys())
+
+
+def _element_type(text: str) -> int | None:
+    """``"tensor(float16)"`` → 10; None for what is no dense tensor."""
+    found = re.fullmatch(r"tensor\((\w+)\)", text)
+    if found is None:
+        return None
+    name = {"float": "FLOAT", "double": "DOUBLE"}.get(found[1], found[1].upper())
+    return int(TensorProto.DataType.Value(name)) if name in _TYPE_NAMES else None
+
+
+def _is_exotic(dtype: int | None) -> bool:
+    """Whether numpy lacks the element type, so that values pass as OrtValues."""
+    return dtype is not None and dtype != TensorProto.STRING and not is_native(dtype)
