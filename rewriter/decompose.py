@@ -1,0 +1,385 @@
+"""Replaces every placeholder of a model, in every scope, by its decomposition."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from onnx import FunctionProto, defs
+
+from rewriter.errors import DecompositionError, OpsetError, UnsupportedAtOpset
+from rewriter.graph.domains import MINIMUM_OPSET, normal_domain
+from rewriter.graph.expanding import Region, Surroundings, expand_fully
+from rewriter.graph.functions import Frame, Frames
+from rewriter.graph.interface import (
+    Interface,
+    InventedDim,
+    forget_invented_dims,
+    input_symbols,
+    name_invented_dims,
+)
+from rewriter.graph.leftover import describe
+from rewriter.graph.names import Names
+from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key, graphs_of
+from rewriter.graph.splice import Edit, apply
+from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey
+from rewriter.graph.types import contradicts
+from rewriter.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnx import GraphProto, ModelProto, NodeProto
+
+    from rewriter.errors import Where
+    from rewriter.placeholder.registry import Selection
+    from rewriter.storage import ModelFile
+
+__all__ = ["Decomposed", "Keep", "Region", "decompose"]
+
+
+@dataclass
+class Decomposed:
+    """What was done to a model."""
+
+    #: Everything that was replaced, in the order of the model.
+    regions: list[Region] = field(default_factory=list)
+    #: Operators that ``keep`` left in place: domain, operator, where.
+    kept: list[tuple[str, str, Where]] = field(default_factory=list)
+    #: Operators in domains that runtimes own: domain, operator, how many.
+    runtime: list[tuple[str, str, int]] = field(default_factory=list)
+    #: Passes that were named and took nothing.
+    unmatched_passes: list[str] = field(default_factory=list)
+    #: Operators to be kept that the model does not hold.
+    unmatched_keep: list[str] = field(default_factory=list)
+    #: Sentences about what was removed, corrected or assumed.
+    warnings: list[str] = field(default_factory=list)
+    #: Names of sizes that the exporter had made up, and what stands there now.
+    invented_dims: list[InventedDim] = field(default_factory=list)
+    #: Domains that are imported no more.
+    dropped_opsets: list[str] = field(default_factory=list)
+    #: Whether the model differs from what it was.
+    changed: bool = False
+    #: Its inputs and outputs, without the names that the exporter made up.
+    interface: Interface = field(default_factory=lambda: Interface((), ()))
+
+
+def decompose(
+    file: ModelFile, selection: Selection, keep: Keep | None = None, *, portable: bool = False
+) -> Decomposed:
+    """Replace all placeholders of ``file.model`` in place.
+
+    With nothing to replace the model is not touched.  Raises OpsetError, LeftoverPlaceholderError, and whatever stops a
+    pass; the model is then half done, and must not be used.
+    """
+    found = survey(file.model, selection, keep)
+    _check_opsets(found)
+    left = [item for root in found.live for item in root.found if item.is_leftover]
+    if left:
+        raise describe(left, selection)
+    result = Decomposed(interface=Interface.of(file.model))
+    _take_stock(result, found, selection, keep or Keep())
+    if found.is_empty:
+        return result
+    return _Run(file, found, selection, keep or Keep(), portable, result).run()
+
+
+class _Run:
+    """One decomposition of one model."""
+
+    def __init__(
+        self,
+        file: ModelFile,
+        found: Survey,
+        selection: Selection,
+        keep: Keep,
+        portable: bool,
+        result: Decomposed,
+    ) -> None:
+        self.file = file
+        self.model = file.model
+        self.survey = found
+        self.selection = selection
+        self.keep = keep
+        self.portable = portable
+        self.result = result
+        self.functions = {function_key(function): function for function in file.model.functions}
+        self.domains_before = _domains(file.model)
+        #: Finished specialisations by frame: the key of the function, and its regions.
+        self._finished: dict[Frame, tuple[FunctionKey, list[Region]]] = {}
+        #: Specialisations of each function by what they became, in order.
+        self._copies: dict[FunctionKey, dict[bytes, FunctionProto]] = {}
+        self._function_names = {(domain, name) for domain, name, _ in self.functions}
+
+    def run(self) -> Decomposed:
+        scopes = [scope for root in self.survey.roots for scope in root.scope.walk()]
+        if any(item.match is not None for item in self.survey.found):
+            self.result.invented_dims = forget_invented_dims(self.model, scopes)
+            self.result.interface = Interface.of(self.model)
+        frames = Frames(self.file, self.survey, self.selection, self.keep)
+        frames.infer_main()
+        self._correct_types(frames)
+        names = Names.of_model(self.model, self.survey.main.scope)
+        self.result.regions += self._rewrite(frames, frames.main, names, ScopeRef())
+        self._rewrite_unused(frames)
+        self._place_functions()
+        self._drop_imports()
+        self.result.changed = True
+        self.result.interface.check(self.model)
+        return self.result
+
+    # --- one frame ------------------------------------------------------------------------------------------
+
+    def _rewrite(self, frames: Frames, frame: Frame, names: Names, ref: ScopeRef) -> list[Region]:
+        """Replace everything in ``frame``; its regions, those of functions that it calls among them."""
+        regions: list[Region] = []
+        edits: dict[Scope, list[Edit]] = {}
+        calls = {
+            (call.scope, call.index): call for call in frame.root.calls if call.callee in self.survey.holding
+        }
+        sites: dict[tuple[Scope, int], Found | Call] = {
+            **{(item.scope, item.index): item for item in frame.root.placeholders},
+            **calls,
+        }
+        order = {scope: position for position, scope in enumerate(frame.root.scope.walk())}
+        if frame.root.placeholders:
+            _require_opset(frame.root, self.survey)
+        for (scope, index), site in sorted(sites.items(), key=lambda pair: (order[pair[0][0]], pair[0][1])):
+            if isinstance(site, Call):
+                regions += self._redirect(frames, frame, site)
+                continue
+            edits.setdefault(scope, [])
+            if site.dead:
+                self.result.warnings.append(f"{site.where}: its outputs are not used, it was removed")
+                edits[scope].append(Edit(index, None))
+                continue
+            here = Surroundings(
+                scope,
+                ScopeRef(ref.function, scope.ref.steps),
+                names,
+                self.selection,
+                self.keep,
+                self.functions,
+                self.portable,
+            )
+            replacement, made = expand_fully(here, site, frames.site(frame, site))
+            error = frame.errors.get(site)
+            if (
+                error is not None
+                and not isinstance(error, (UnsupportedAtOpset,))
+                and error.code != "needs-rank"
+            ):
+                raise error
+            regions += made
+            edits[scope].append(Edit(index, replacement))
+            self._import(frame, replacement.domains)
+        as_nodes = not frame.is_main or self.model.ir_version < 4
+        for scope, changes in edits.items():
+            apply(scope.graph, changes, as_nodes=as_nodes, symbols=frames.symbols)
+        return regions
+
+    def _redirect(self, frames: Frames, frame: Frame, call: Call) -> list[Region]:
+        """Let ``call`` call the specialisation that it needs; the regions that this made."""
+        callee = frames.of_call(frame, call)
+        fresh = callee not in self._finished
+        if fresh:
+            self._finished[callee] = self._specialise(frames, callee, call.callee)
+        key, regions = self._finished[callee]
+        call.node.op_type = key[1]
+        return regions if fresh else []
+
+    def _specialise(
+        self, frames: Frames, frame: Frame, original: FunctionKey
+    ) -> tuple[FunctionKey, list[Region]]:
+        """Rewrite the copy that ``frame`` holds, and give it a name; equal copies share one."""
+        function = frame.root.scope.graph
+        assert isinstance(function, FunctionProto)
+        _import_default(function, frame.root.scope)
+        before = {node.domain for node in _all_nodes(function)}
+        regions = self._rewrite(frames, frame, Names.of_scope(frame.root.scope), ScopeRef(original))
+        after = {normal_domain(node.domain) for node in _all_nodes(function)}
+        gone = [item.domain for item in function.opset_import if item.domain in before and item.domain]
+        _remove_imports(function, {domain for domain in gone if domain not in after})
+        copies = self._copies.setdefault(original, {})
+        body = function.SerializeToString(deterministic=True)
+        if body not in copies:
+            if copies:
+                function.name = self._fresh_function(original)
+            copies[body] = function
+        key = function_key(copies[body])
+        for region in regions:
+            if region.scope.function == original:
+                region.scope = ScopeRef(key, region.scope.steps)
+        return key, regions
+
+    def _fresh_function(self, original: FunctionKey) -> str:
+        domain, name, _ = original
+        count = 2
+        while (domain, f"{name}__{count}") in self._function_names:
+            count += 1
+        self._function_names.add((domain, f"{name}__{count}"))
+        return f"{name}__{count}"
+
+    def _rewrite_unused(self, frames: Frames) -> None:
+        """Functions that hold a placeholder and that nobody calls.
+
+        They are decomposed as far as their defaults allow; one that cannot be goes, like any dead placeholder, since it
+        cannot run and would make loaders ask for the operator.  Called from a training graph only, it stays as it is.
+        """
+        for key in self.functions:
+            if key not in self.survey.holding or key in self._copies:
+                continue
+            label = self.survey.functions[key].scope.path
+            if key in self.survey.training:
+                self.result.warnings.append(
+                    f"{label}: only a training graph calls it, its placeholders were left"
+                )
+                continue
+            try:
+                root = self.survey.functions[key]
+                if any(item.is_leftover for item in root.found):
+                    raise describe([item for item in root.found if item.is_leftover], self.selection)
+                frame = frames.unused(key)
+                self._finished[frame] = self._specialise(frames, frame, key)
+                self.result.regions += self._finished[frame][1]
+            except DecompositionError as error:
+                self._copies[key] = {}
+                self.result.warnings.append(
+                    f"{label}: nobody calls it and it cannot be decomposed, it was removed: {error.what}"
+                )
+
+    def _place_functions(self) -> None:
+        """Put the specialisations where the functions were."""
+        if not self._copies:
+            return
+        finished: list[FunctionProto] = []
+        for function in self.model.functions:
+            copies = self._copies.get(function_key(function))
+            finished += [function] if copies is None else copies.values()
+        raw = [function.SerializeToString() for function in finished]
+        del self.model.functions[:]
+        for data in raw:
+            self.model.functions.add().MergeFromString(data)
+
+    # --- declarations ---------------------------------------------------------------------------------------
+
+    def _correct_types(self, frames: Frames) -> None:
+        """Fill in the sizes whose invented names were forgotten, and mend declared types that cannot be."""
+        main = frames.main
+        scopes = list(self.survey.main.scope.walk())
+        if self.result.invented_dims:
+            name_invented_dims(self.result.invented_dims, scopes, main.types, input_symbols(self.model))
+            self.result.interface = Interface.of(self.model)
+        if not main.contradicted:
+            return
+        for item in main.contradicted:
+            self.result.warnings.append(
+                f"{item.where}: the declared type of its output contradicts what it computes"
+            )
+        for scope in scopes:
+            graph = scope.graph
+            for value in graph.value_info:
+                inferred = main.types(scope).get(value.name)
+                declared = TensorType.from_proto(value.type)
+                if inferred is not None and contradicts(inferred, declared):
+                    self.result.warnings.append(f"'{value.name}' was declared {declared}, it is {inferred}")
+                    value.type.tensor_type.CopyFrom(inferred.to_proto().tensor_type)
+
+    def _import(self, frame: Frame, domains: dict[str, int]) -> None:
+        """Import what a decomposition uses besides the default domain."""
+        owner = self.model if frame.is_main else frame.root.scope.graph
+        present = {normal_domain(item.domain) for item in owner.opset_import}
+        for domain, version in sorted(domains.items()):
+            if domain and domain not in present:
+                owner.opset_import.add(domain=domain, version=version)
+
+    def _drop_imports(self) -> None:
+        """Imports that only what was replaced needed."""
+        now = _domains(self.model)
+        gone = {d for d in self.domains_before - now if d}
+        self.result.dropped_opsets = [item.domain for item in self.model.opset_import if item.domain in gone]
+        _remove_imports(self.model, gone)
+
+
+def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: Keep) -> None:
+    """What stays and what was named in vain."""
+    kept = [item for item in found.found if item.kept]
+    result.kept = [(item.domain, item.node.op_type, item.where) for item in kept]
+    counts: dict[tuple[str, str], int] = {}
+    for root in found.roots:
+        for operator, count in root.runtime.items():
+            counts[operator] = counts.get(operator, 0) + count
+    result.runtime = [(domain, op_type, count) for (domain, op_type), count in sorted(counts.items())]
+    took = {item.match.placeholder.pass_name() for item in found.found if item.match is not None}
+    result.unmatched_passes = sorted(selection.named - took)
+    used = {keep.entry(item.domain, item.node.op_type) for item in kept}
+    result.unmatched_keep = sorted(f"{d}::{o}" if d else o for d, o in keep.operators - used)
+
+
+# --- opsets ---------------------------------------------------------------------------------------------------
+
+
+def _check_opsets(found: Survey) -> None:
+    newest = defs.onnx_opset_version()
+    for root in found.roots:
+        version = root.scope.opset
+        if version is not None and not 1 <= version <= newest:
+            raise OpsetError(
+                f"opset {version} is unknown: the installed onnx knows opsets up to {newest}",
+                where=None if root is found.main else root.scope.path,
+                remedy="upgrade onnx, or export at an older opset",
+            )
+    for root in found.live:
+        if any(item.match is not None or item.is_leftover for item in root.found):
+            _require_opset(root, found)
+
+
+def _require_opset(root: Root, found: Survey) -> None:
+    """OpsetError unless decompositions can be written in the scope."""
+    version = root.scope.opset
+    where = None if root is found.main else root.scope.path
+    if version is None:
+        raise OpsetError(
+            "no version of the default domain (ai.onnx) is imported, so nothing can be decomposed into it",
+            where=where,
+            remedy="export the model again, or add the import",
+        )
+    if version < MINIMUM_OPSET and any(not item.dead for item in root.placeholders):
+        raise OpsetError(
+            f"opset {version} is too old: placeholders are decomposed from opset {MINIMUM_OPSET} on",
+            where=where,
+            remedy=f"export at opset {MINIMUM_OPSET} or later",
+        )
+
+
+def _import_default(function: FunctionProto, scope: Scope) -> None:
+    if scope.opset is not None and all(normal_domain(item.domain) for item in function.opset_import):
+        function.opset_import.add(domain="", version=scope.opset)
+
+
+def _remove_imports(owner: ModelProto | FunctionProto, gone: set[str]) -> None:
+    for index in reversed(range(len(owner.opset_import))):
+        if owner.opset_import[index].domain in gone:
+            del owner.opset_import[index]
+
+
+def _domains(model: ModelProto) -> set[str]:
+    """Every domain that a node anywhere in the model uses, or a function is in, or imports."""
+    found: set[str] = set()
+    for function in model.functions:
+        found.add(function.domain)
+        found |= {item.domain for item in function.opset_import}
+        found |= {node.domain for node in _all_nodes(function)}
+    found |= {node.domain for node in _all_nodes(model.graph)}
+    for training in model.training_info:
+        for graph in (training.initialization, training.algorithm):
+            found |= {node.domain for node in _all_nodes(graph)}
+    return found
+
+
+def _all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
+    waiting: list[GraphProto | FunctionProto] = [graph]
+    while waiting:
+        for node in waiting.pop().node:
+            yield node
+            waiting.extend(body for _, _, body in graphs_of(node))

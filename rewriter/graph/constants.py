@@ -1,0 +1,177 @@
+"""Values that are known before anything runs: initializers, Constant nodes, and what simple operators make of them.
+
+Exporters write parameters as constants behind a Cast, an Unsqueeze or a Concat; those are computed here, while they are small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import FunctionProto, helper
+
+from rewriter.types import TensorType
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto, TensorProto
+
+    from rewriter.graph.scopes import Scope
+    from rewriter.storage import ModelFile
+
+Array = npt.NDArray[Any]
+
+#: Largest result that is computed, and longest chain of operators that is followed.
+_MAX_ELEMENTS = 4096
+_MAX_DEPTH = 16
+_FOLDABLE = frozenset({"Identity", "Cast", "Unsqueeze", "Squeeze", "Concat", "Reshape"})
+
+
+class Constants(Mapping[str, Array]):
+    """The constants that a scope can see, loaded when asked for; an outer scope's too.
+
+    ``given`` are values known from outside: constant arguments of a function's call.
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        scope: Scope,
+        outer: Constants | None = None,
+        given: Mapping[str, Array] | None = None,
+    ) -> None:
+        self._file = file
+        self._scope = scope
+        self._outer = outer
+        self._given = dict(given or {})
+        self._known: dict[str, Array | None] = {}
+        self._nodes: dict[str, NodeProto] | None = None
+        self._tensors: dict[str, TensorProto] = {}
+        self._variable: frozenset[str] = frozenset()
+
+    def _index(self) -> dict[str, NodeProto]:
+        if self._nodes is None:
+            graph = self._scope.graph
+            self._nodes = {name: node for node in graph.node for name in node.output}
+            if isinstance(graph, FunctionProto):
+                self._variable = frozenset(graph.input)
+            else:
+                self._tensors = {tensor.name: tensor for tensor in graph.initializer}
+                inputs = {value.name for value in graph.input}
+                # From IR version 4 on, an initializer that is an input is a default that a caller may override.
+                if self._scope.parent is None and self._file.model.ir_version < 4:
+                    inputs -= self._tensors.keys()
+                self._variable = frozenset(inputs)
+        return self._nodes
+
+    def find(self, name: str, depth: int = 0) -> Array | None:
+        """The value of ``name``; None where it is computed, or fed from outside."""
+        if not name:
+            return None
+        if name in self._given:
+            return self._given[name]
+        nodes = self._index()
+        if name in self._variable:
+            return None
+        if name not in self._known:
+            if name in self._tensors:
+                self._known[name] = self._file.array(self._tensors[name])
+            elif name in nodes:
+                self._known[name] = self._compute(nodes[name], depth) if depth < _MAX_DEPTH else None
+            else:
+                return self._outer.find(name, depth) if self._outer is not None else None
+        return self._known[name]
+
+    def _compute(self, node: NodeProto, depth: int) -> Array | None:
+        if node.domain not in ("", "ai.onnx"):
+            return None
+        if node.op_type == "Constant":
+            return self._constant(node)
+        if node.op_type not in _FOLDABLE or len(node.output) != 1:
+            return None
+        inputs: list[Array | None] = []
+        for name in node.input:
+            value = self.find(name, depth + 1)
+            if (value is None and name) or (value is not None and value.size > _MAX_ELEMENTS):
+                return None
+            inputs.append(value)
+        try:
+            return _evaluate(node, inputs)
+        except Exception:  # noqa: BLE001  (a malformed node is not a constant; whoever runs it will say so)
+            return None
+
+    def _constant(self, node: NodeProto) -> Array | None:
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                return None
+            if attribute.name == "value":
+                return self._file.array(attribute.t)
+            value = _literal(attribute)
+            if value is not None:
+                return value
+        return None
+
+    def __getitem__(self, name: str) -> Array:
+        value = self.find(name)
+        if value is None:
+            raise KeyError(name)
+        return value
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self.find(name) is not None
+
+    def __iter__(self) -> Iterator[str]:
+        names = [*self._index(), *self._tensors, *self._given]
+        return (name for name in dict.fromkeys(names) if self.find(name) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _literal(attribute: AttributeProto) -> Array | None:
+    match attribute.name:
+        case "value_int":
+            return np.asarray(attribute.i, dtype=np.int64)
+        case "value_ints":
+            return np.asarray(attribute.ints, dtype=np.int64)
+        case "value_float":
+            return np.asarray(attribute.f, dtype=np.float32)
+        case "value_floats":
+            return np.asarray(attribute.floats, dtype=np.float32)
+        case "value_string":
+            return np.asarray(attribute.s, dtype=object)
+        case "value_strings":
+            return np.asarray(list(attribute.strings), dtype=object)
+    return None
+
+
+def _evaluate(node: NodeProto, inputs: list[Array | None]) -> Array | None:
+    """The result of one of the foldable operators; whatever numpy raises where the node is malformed."""
+    first = inputs[0]
+    if first is None:
+        return None
+    attributes = {attribute.name: attribute for attribute in node.attribute}
+    match node.op_type:
+        case "Identity":
+            return first
+        case "Cast":
+            return first.astype(helper.tensor_dtype_to_np_dtype(attributes["to"].i))
+        case "Concat":
+            parts = [part for part in inputs if part is not None]
+            return np.concatenate(parts, axis=attributes["axis"].i) if len(parts) == len(inputs) else None
+        case "Reshape":
+            if inputs[1] is None or "allowzero" in attributes:
+                return None
+            return first.reshape([first.shape[k] if n == 0 else n for k, n in enumerate(inputs[1].tolist())])
+    # Squeeze and Unsqueeze: their axes became an input at opset 13.
+    axes: list[int] | None = list(attributes["axes"].ints) if "axes" in attributes else None
+    if len(inputs) > 1 and inputs[1] is not None:
+        axes = inputs[1].tolist()
+    if node.op_type == "Squeeze":
+        return np.squeeze(first, axis=None if axes is None else tuple(axes))
+    return None if axes is None else np.expand_dims(first, tuple(axes))
+
+
+def type_of_array(array: Array) -> TensorType:
+    return TensorType(int(helper.np_dtype_to_tensor_dtype(array.dtype)), tuple(array.shape))

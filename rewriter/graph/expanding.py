@@ -1,0 +1,262 @@
+"""One placeholder to the plain nodes that stand for it, through however many decompositions that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from onnx import NodeProto, numpy_helper
+
+from rewriter.errors import CyclicDecompositionError
+from rewriter.graph.leftover import describe
+from rewriter.graph.scopes import Scope, qualified, text
+from rewriter.graph.splice import Replacement, place
+from rewriter.graph.survey import Found, Keep, survey_root
+from rewriter.placeholder.binding import Bound, Ref, Site
+from rewriter.placeholder.expand import Expansion, expand
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto
+
+    from rewriter.errors import Where
+    from rewriter.graph.names import Names
+    from rewriter.graph.scopes import FunctionKey, ScopeRef
+    from rewriter.placeholder.contract import Placeholder
+    from rewriter.placeholder.registry import Match, Selection
+    from rewriter.types import TensorType
+
+#: Longest chain of placeholders that decompose into one another.
+_MAX_CHAIN = 32
+
+
+@dataclass
+class Region:
+    """A replaced placeholder in the finished, unsimplified model."""
+
+    placeholder: Placeholder
+    #: Name of the decomposition, and why it was chosen.
+    decomposition: str
+    reason: str
+    #: The arguments; names of tensors are those in the finished model.
+    bound: Bound
+    #: Where the placeholder was.
+    where: Where
+    #: The scope of its nodes in the finished model.
+    scope: ScopeRef
+    #: Tensors that the nodes read, as given to the placeholder, by position ("" where omitted).
+    inputs: list[tuple[str, TensorType | None]]
+    #: The placeholder's own outputs, by position ("" where unused).
+    outputs: list[tuple[str, TensorType | None]]
+    #: The operators that stand there now, in order.
+    into: list[str] = field(default_factory=list)
+    #: Whether the pass was named and does not list the operator's domain: its meaning was assumed.
+    assumed: bool = False
+    #: The placeholders that this one came from, outermost first; empty where it stood in the model itself.
+    via: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What expanding needs to know of the place."""
+
+    scope: Scope
+    #: The scope in the finished model, where a function may have another name.
+    ref: ScopeRef
+    names: Names
+    selection: Selection
+    keep: Keep
+    functions: Mapping[FunctionKey, FunctionProto]
+    portable: bool = False
+
+
+def expand_fully(here: Surroundings, found: Found, site: Site) -> tuple[Replacement, list[Region]]:
+    """``found`` down to operators that are no placeholders, with its own region first.
+
+    Raises a DecompositionError of the pass, or CyclicDecompositionError naming the chain.
+    """
+    assert found.match is not None
+    return _expand(here, found.match, site, ())
+
+
+_Link = tuple[str, bytes]
+
+
+def _expand(
+    here: Surroundings, match: Match, site: Site, chain: tuple[_Link, ...]
+) -> tuple[Replacement, list[Region]]:
+    link = _link(site)
+    if link in chain or len(chain) >= _MAX_CHAIN:
+        names = [name for name, _ in (*chain, link)]
+        shown = names if len(names) <= 8 else [*names[:4], "…", *names[-3:]]
+        raise CyclicDecompositionError(
+            f"these placeholders decompose into one another without end: {' → '.join(shown)}",
+            where=site.where,
+            remedy="one of their passes must decompose into standard operators",
+        )
+    plain, aliases = _readable_names(site)
+    expansion = expand(match.placeholder, plain, match=match, portable=here.portable)
+    inputs = {name: aliases.get(name, name) for name in plain.node.input if name}
+    replacement = place(expansion, site.node, here.names, site.where, inputs, site.wanted)
+    region = _region(here, match, site, expansion, aliases, replacement, chain)
+    replacement, inner = _nested(here, site, replacement, (*chain, link))
+    region.into = [qualified(node) for node in replacement.nodes]
+    return replacement, [region, *inner]
+
+
+def _nested(
+    here: Surroundings, site: Site, made: Replacement, chain: tuple[_Link, ...]
+) -> tuple[Replacement, list[Region]]:
+    """Expand the placeholders among the nodes that a decomposition made."""
+    nodes: list[NodeProto] = []
+    initializers = list(made.initializers)
+    types = dict(made.types)
+    domains = dict(made.domains)
+    for name, known in zip(site.node.input, site.inputs, strict=False):
+        if name and known is not None:
+            types.setdefault(name, known)
+    regions: list[Region] = []
+    for node in made.nodes:
+        found = _placeholder(here, node, domains)
+        if found is None or found.kept:
+            nodes.append(node)
+            continue
+        where = replace(site.where, operator=qualified(node), node=text(node.name))
+        inner = Site(
+            node,
+            tuple(types.get(name) for name in node.input),
+            _Constants(site.constants, {tensor.name: tensor for tensor in initializers}),
+            opset=site.opset,
+            ir_version=site.ir_version,
+            where=where,
+        )
+        if found.match is None:
+            raise describe([Found(here.scope, 0, node, None)], here.selection, where=where, via=chain[-1][0])
+        replacement, below = _expand(here, found.match, inner, chain)
+        nodes += replacement.nodes
+        initializers += replacement.initializers
+        types |= replacement.types
+        domains |= replacement.domains
+        regions += below
+    used = {node.domain for node in nodes}
+    return Replacement(nodes, initializers, types, {d: v for d, v in domains.items() if d in used}), regions
+
+
+def _placeholder(here: Surroundings, node: NodeProto, domains: Mapping[str, int]) -> Found | None:
+    one = type(here.scope.graph)()
+    one.node.add().CopyFrom(node)
+    scope = Scope(one, here.ref, here.scope.path, {**domains, **here.scope.opsets})
+    found = survey_root(scope, here.functions, here.selection, here.keep).found
+    return found[0] if found else None
+
+
+def _region(
+    here: Surroundings,
+    match: Match,
+    site: Site,
+    expansion: Expansion,
+    aliases: Mapping[str, str],
+    replacement: Replacement,
+    chain: tuple[_Link, ...],
+) -> Region:
+    made = {name for node in replacement.nodes for name in node.output}
+    types = dict(zip(site.node.output, expansion.output_types, strict=False))
+    return Region(
+        match.placeholder,
+        expansion.decomposition,
+        expansion.reason,
+        _with_names(expansion.bound, aliases),
+        site.where,
+        here.ref,
+        list(zip(site.node.input, site.inputs, strict=False)),
+        [(name, types.get(name)) if name in made and name else ("", None) for name in site.node.output],
+        [],
+        match.assumed,
+        tuple(name for name, _ in chain),
+    )
+
+
+def _link(site: Site) -> _Link:
+    """What makes two placeholders of a chain the same: operator, attributes and types of inputs."""
+    node = NodeProto(op_type=site.node.op_type, domain=site.node.domain)
+    node.attribute.extend(sorted(site.node.attribute, key=lambda a: a.name))
+    identity = node.SerializeToString(deterministic=True) + repr(site.inputs).encode()
+    return qualified(site.node), identity
+
+
+# --- names that a decomposition could mistake for its own -----------------------------------------------------
+
+
+def _readable_names(site: Site) -> tuple[Site, dict[str, str]]:
+    """``site`` with inputs named so that they cannot be taken for local names of an expansion, and what they stand for.
+
+    Only for names that begin with ``%``, or are not UTF-8 (protobuf gives them as bytes).
+    """
+    odd = [name for name in site.node.input if isinstance(name, bytes) or name.startswith("%")]
+    if not odd:
+        return site, {}
+    taken = set(site.node.input)
+    aliases: dict[str, str] = {}
+    back: dict[str, str] = {}
+    for name in dict.fromkeys(odd):
+        alias = f"input:{len(aliases)}"
+        while alias in taken:
+            alias += "'"
+        aliases[alias] = name
+        back[name] = alias
+    node = NodeProto()
+    node.CopyFrom(site.node)
+    names = [back.get(name, name) for name in node.input]
+    del node.input[:]
+    node.input.extend(names)
+    return replace(site, node=node, constants=_Renamed(site.constants, aliases)), aliases
+
+
+class _Renamed(Mapping[str, Any]):
+    def __init__(self, inner: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        self._inner, self._names = inner, names
+
+    def __getitem__(self, name: str) -> Any:
+        return self._inner[self._names.get(name, name)]
+
+    def __contains__(self, name: object) -> bool:
+        return (self._names.get(name, name) if isinstance(name, str) else name) in self._inner
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._names, *self._inner])
+
+    def __len__(self) -> int:
+        return len(self._names) + len(self._inner)
+
+
+class _Constants(Mapping[str, Any]):
+    """The constants of the scope, and those that an expansion made."""
+
+    def __init__(self, outer: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+        self._outer, self._made = outer, made
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self._made:
+            return numpy_helper.to_array(self._made[name])
+        return self._outer[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made or name in self._outer
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._made, *self._outer])
+
+    def __len__(self) -> int:
+        return len(self._made) + len(self._outer)
+
+
+def _with_names(bound: Bound, aliases: Mapping[str, str]) -> Bound:
+    if not aliases:
+        return bound
+
+    def real(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return replace(argument, name=aliases.get(argument.name, argument.name))
+        return tuple(real(item) for item in argument) if isinstance(argument, tuple) else argument
+
+    return Bound({name: real(argument) for name, argument in bound.arguments.items()})

@@ -1,0 +1,368 @@
+"""Frames: the main graph, and each function in each way in which it is called.
+
+A placeholder in a function depends on attribute values and input types that only a call knows.  So a function that
+holds one, directly or through a call, is specialised for each distinct set of attribute values (defaults included), input types, and
+constant inputs that reach a placeholder or another such call.  A function that holds none is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import FunctionProto, TypeProto
+
+from rewriter.errors import CyclicDecompositionError, DecompositionError, DecompositionFault, RewriteError
+from rewriter.graph import inference
+from rewriter.graph.constants import Constants
+from rewriter.graph.hooks import hooked
+from rewriter.graph.interface import dims_of, input_symbols
+from rewriter.graph.scopes import FunctionKey, Scope, function_scope
+from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
+from rewriter.graph.types import contradicts, refine, without_made_up
+from rewriter.placeholder.binding import Site
+from rewriter.placeholder.expand import infer_types
+from rewriter.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx import AttributeProto, NodeProto
+    from onnx.shape_inference import InferenceContext
+
+    from rewriter.placeholder.registry import Selection
+    from rewriter.storage import ModelFile
+
+#: Deepest nesting of calls that is followed.
+_MAX_DEPTH = 64
+#: Largest constant argument (in bytes) that a function is specialised for.
+_MAX_CONSTANT = 1024
+
+Types = list[TypeProto | None]
+
+
+@dataclass(eq=False)
+class Frame:
+    """The main graph, or one specialisation of a function."""
+
+    root: Root
+    #: Values of the function's attributes, defaults included.
+    attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
+    inputs: Types = field(default_factory=list)
+    #: Inputs that are constant at the call.
+    given: Mapping[str, Any] = field(default_factory=dict)
+    #: Types of the inputs of each placeholder and call, as seen by the hook.
+    seen: dict[Found | Call, Types] = field(default_factory=dict)
+    #: The inferred copy; types are read from it when they are asked for.
+    copy: inference.Copy | None = None
+    outputs: Types = field(default_factory=list)
+    #: Errors of a pass's type inference; expanding raises them again, or shows that they did not matter.
+    errors: dict[Found, RewriteError] = field(default_factory=dict)
+    #: Placeholders whose declared type contradicts what their pass infers.
+    contradicted: list[Found] = field(default_factory=list)
+    _constants: dict[Scope, Constants] = field(default_factory=dict)
+    _declared: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
+    _types: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
+
+    @property
+    def is_main(self) -> bool:
+        return self.root.scope.ref.function is None
+
+    def sites(self, holding: frozenset[FunctionKey]) -> list[Found | Call]:
+        """What inference must ask us about."""
+        calls = [call for call in self.root.calls if call.callee in holding]
+        return [*(found for found in self.root.found if found.match is not None), *calls]
+
+    def constants(self, file: ModelFile, scope: Scope) -> Constants:
+        if scope not in self._constants:
+            outer = self.constants(file, scope.parent) if scope.parent is not None else None
+            self._constants[scope] = Constants(
+                file, scope, outer, None if scope.parent is not None else self.given
+            )
+        return self._constants[scope]
+
+    def declared(self, scope: Scope) -> dict[str, TensorType]:
+        """The types that the model itself declares in ``scope``, by value name."""
+        if scope not in self._declared:
+            self._declared[scope] = _declared(scope)
+        return self._declared[scope]
+
+    def types(self, scope: Scope) -> dict[str, TensorType]:
+        """The types in ``scope`` after inference; the declared ones before."""
+        if self.copy is None:
+            return self.declared(scope)
+        if scope not in self._types:
+            self._types[scope] = inference.types_in(self.copy.place(scope))
+        return self._types[scope]
+
+    def resolved(self, node: NodeProto) -> NodeProto:
+        """A copy of ``node`` with attribute references replaced by the call's values."""
+        copy = type(node)()
+        copy.CopyFrom(node)
+        if self.attributes or not self.is_main:
+            inference.resolve_attributes(copy, self.attributes)
+        return copy
+
+
+class Frames:
+    """Makes the frames of one model, each once, and infers their types; see :meth:`open`."""
+
+    def __init__(self, file: ModelFile, found: Survey, selection: Selection, keep: Keep) -> None:
+        self.file = file
+        self.survey = found
+        self.selection = selection
+        self.keep = keep
+        self.symbols = input_symbols(file.model)
+        self.main = Frame(found.main)
+        self._functions = {scope.scope.ref.function: scope.scope.graph for scope in found.functions.values()}
+        self._made: dict[tuple[Any, ...], Frame] = {}
+        self._open: list[tuple[Frame, list[Found | Call]]] = []
+        self._interrupts: list[BaseException] = []
+        self._reads = {key: _inputs_that_matter(root, found.holding) for key, root in found.functions.items()}
+
+    def infer_main(self) -> None:
+        """Infer the main graph with all bodies, and the frames that it calls."""
+        with hooked(self._operators(), self._hook):
+            self._infer(self.main)
+
+    def of_call(self, caller: Frame, call: Call) -> Frame:
+        """The specialisation that ``call`` needs in ``caller``; made and inferred unless it is there already."""
+        types = caller.seen.get(call) or [
+            _proto(self.type_of(caller, call.scope, name)) for name in call.node.input
+        ]
+        return self._frame(caller, call, types)
+
+    def unused(self, key: FunctionKey) -> Frame:
+        """A function that nobody calls: attributes at their defaults, types unknown."""
+        function = self._function(key)
+        return self._make(
+            key, {a.name: a for a in function.attribute_proto}, [None] * len(function.input), {}
+        )
+
+    def type_of(self, frame: Frame, scope: Scope, name: str) -> TensorType | None:
+        """What is known of value ``name`` as seen from ``scope``, after inference or as declared."""
+        place: Scope | None = scope
+        while place is not None:
+            known = frame.types(place)
+            if name in known:
+                return without_made_up(known[name], self.symbols)
+            place = place.parent
+        return None
+
+    def site(self, frame: Frame, found: Found, types: Sequence[TypeProto | None] | None = None) -> Site:
+        """What a pass is told of a placeholder."""
+        if types is None:
+            types = frame.seen.get(found)
+        node = frame.resolved(found.node)
+        known: list[TensorType | None]
+        if types is None:
+            known = [self.type_of(frame, found.scope, name) if name else None for name in node.input]
+        else:
+            known = [without_made_up(TensorType.from_proto(proto), self.symbols) for proto in types]
+        return Site(
+            node,
+            tuple(known),
+            frame.constants(self.file, found.scope),
+            opset=found.scope.opset or 0,
+            ir_version=self.file.model.ir_version,
+            where=found.where,
+            wanted=found.wanted,
+        )
+
+    # --- inference ------------------------------------------------------------------------------------------
+
+    def _operators(self) -> set[tuple[str, str, int]]:
+        found: set[tuple[str, str, int]] = set()
+        for root in self.survey.roots:
+            for item in root.found:
+                if item.match is not None:
+                    found.add((item.domain, item.node.op_type, item.scope.opsets.get(item.domain, 1)))
+            for call in root.calls:
+                if call.callee in self.survey.holding:
+                    domain, name, _ = call.callee
+                    found.add((domain, name, call.scope.opsets.get(domain, 1)))
+        return found
+
+    def _infer(self, frame: Frame) -> None:
+        copy = self._run(frame, forget_declared=False)
+        if frame.contradicted:
+            frame.seen.clear()
+            copy = self._run(frame, forget_declared=True)
+        frame.copy = copy
+        frame.outputs = copy.outputs()
+
+    def _run(self, frame: Frame, *, forget_declared: bool) -> inference.Copy:
+        scope = frame.root.scope
+        holding = self.survey.holding
+        if frame.is_main:
+            copy = inference.copy_main(self.file, scope, holding, frame.root.domains)
+        else:
+            copy = inference.copy_function(
+                self.file, scope, frame.inputs, frame.attributes, holding, frame.root.domains
+            )
+        sites = frame.sites(holding)
+        forgotten: dict[Scope, set[str]] = {}
+        for number, site in enumerate(sites):
+            copy.mark(site.scope, site.index, number)
+            forgotten.setdefault(site.scope, set()).update(site.node.output)
+        for place in scope.walk():
+            if forget_declared:
+                copy.forget(place)
+            elif place in forgotten:
+                copy.forget(place, forgotten[place])
+        self._open.append((frame, sites))
+        try:
+            inference.run(copy, self._interrupts)
+        finally:
+            self._open.pop()
+        return copy
+
+    def _hook(self, context: InferenceContext) -> None:
+        """Called by onnx for every marked node; whatever it raised would end inference."""
+        try:
+            number = context.get_attribute(inference.SITE)
+            if number is None or not self._open:
+                return
+            frame, sites = self._open[-1]
+            site = sites[number.i]
+            types = inference.context_types(context)
+            if site in frame.seen:
+                types = [inference.merge_protos(a, b) for a, b in zip(frame.seen[site], types, strict=False)]
+            frame.seen[site] = types
+            answer = (
+                self._call(frame, site, types)
+                if isinstance(site, Call)
+                else self._placeholder(frame, site, types)
+            )
+            for index, proto in enumerate(answer[: context.get_num_outputs()]):
+                if proto is not None:
+                    context.set_output_type(index, proto)
+        except BaseException as error:  # noqa: BLE001  (kept, and raised when onnx has returned)
+            self._interrupts.append(error)
+
+    def _placeholder(self, frame: Frame, found: Found, types: Types) -> Types:
+        assert found.match is not None
+        site = self.site(frame, found, types)
+        inferred: Sequence[TensorType | None] = ()
+        try:
+            inferred = infer_types(found.match.placeholder, site, match=found.match)
+        except RewriteError as error:
+            frame.errors.setdefault(found, error)
+        except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
+            name = found.match.placeholder.pass_name()
+            fault = DecompositionFault(
+                f"infer() of pass '{name}' raised {type(error).__name__}: {error}", where=found.where
+            )
+            frame.errors.setdefault(found, fault)
+        declared = frame.declared(found.scope)
+        answer: Types = []
+        for index, name in enumerate(found.node.output):
+            new = inferred[index] if index < len(inferred) else None
+            old = declared.get(name)
+            if contradicts(new, old) and found not in frame.contradicted:
+                frame.contradicted.append(found)
+            answer.append(_proto(without_made_up(refine(new, old), self.symbols)))
+        return answer
+
+    def _call(self, frame: Frame, call: Call, types: Types) -> Types:
+        return self._frame(frame, call, types).outputs
+
+    # --- frames ---------------------------------------------------------------------------------------------
+
+    def _frame(self, caller: Frame, call: Call, types: Types) -> Frame:
+        function = self._function(call.callee)
+        node = caller.resolved(call.node)
+        attributes = {a.name: a for a in function.attribute_proto}
+        declared = {*attributes, *function.attribute}
+        attributes |= {a.name: a for a in node.attribute if a.name in declared}
+        constants = caller.constants(self.file, call.scope)
+        given: dict[str, Any] = {}
+        for name, argument in zip(function.input, node.input, strict=False):
+            value = constants.get(argument) if argument and name in self._reads[call.callee] else None
+            if value is not None and value.dtype != object and value.nbytes <= _MAX_CONSTANT:
+                given[name] = np.asarray(value)
+        return self._make(call.callee, attributes, types, given)
+
+    def _make(
+        self,
+        key: FunctionKey,
+        attributes: Mapping[str, AttributeProto],
+        types: Types,
+        given: Mapping[str, Any],
+    ) -> Frame:
+        inputs = [_clean(proto) for proto in types]
+        identity = (
+            key,
+            tuple(sorted((name, a.SerializeToString(deterministic=True)) for name, a in attributes.items())),
+            tuple(None if proto is None else proto.SerializeToString(deterministic=True) for proto in inputs),
+            tuple(sorted((name, str(v.dtype), v.shape, v.tobytes()) for name, v in given.items())),
+        )
+        frame = self._made.get(identity)
+        if frame is not None:
+            return frame
+        self._refuse_recursion(key)
+        original = self._function(key)
+        copy = FunctionProto()
+        copy.CopyFrom(original)
+        scope = function_scope(copy, self.survey.functions[key].scope.opsets)
+        root = survey_root(scope, self._functions, self.selection, self.keep)  # type: ignore[arg-type]
+        inputs += [None] * (len(original.input) - len(inputs))
+        frame = Frame(root, attributes, inputs, given)
+        with hooked((), self._hook) if self._open else hooked(self._operators(), self._hook):
+            self._infer(frame)
+        self._made[identity] = frame
+        return frame
+
+    def _refuse_recursion(self, key: FunctionKey) -> None:
+        chain = [frame.root.scope.ref.function for frame, _ in self._open if not frame.is_main]
+        if key in chain:
+            names = " → ".join(f"{k[0]}::{k[1]}" for k in [*chain[chain.index(key) :], key] if k is not None)
+            raise CyclicDecompositionError(
+                f"functions call one another in a circle: {names}",
+                remedy="ONNX functions cannot be recursive: export the model again",
+            )
+        if len(chain) >= _MAX_DEPTH:
+            raise DecompositionError(
+                f"functions are nested more than {_MAX_DEPTH} deep", where=f"function {key[0]}::{key[1]}"
+            )
+
+    def _function(self, key: FunctionKey) -> FunctionProto:
+        function = self._functions[key]
+        assert isinstance(function, FunctionProto)
+        return function
+
+
+def _inputs_that_matter(root: Root, holding: frozenset[FunctionKey]) -> frozenset[str]:
+    """Names that a placeholder, or a call of a function that holds one, reads."""
+    sites: list[Found | Call] = [*root.placeholders, *(call for call in root.calls if call.callee in holding)]
+    return frozenset(name for site in sites for name in site.node.input)
+
+
+def _declared(scope: Scope) -> dict[str, TensorType]:
+    graph = scope.graph
+    values = [*graph.value_info]
+    if not isinstance(graph, FunctionProto):
+        values += [*graph.input, *graph.output]
+    found: dict[str, TensorType] = {}
+    for value in values:
+        known = TensorType.from_proto(value.type)
+        if known is not None:
+            found[value.name] = known
+    return found
+
+
+def _proto(known: TensorType | None) -> TypeProto | None:
+    return None if known is None else known.to_proto()
+
+
+def _clean(proto: TypeProto | None) -> TypeProto | None:
+    """Without the names that inference made up: they would tell apart what is equal."""
+    if proto is None:
+        return None
+    copy = TypeProto()
+    copy.CopyFrom(proto)
+    for _, dim in dims_of(copy):
+        if isinstance(dim.dim_param, str) and dim.dim_param.startswith("unk__"):
+            dim.Clear()
+    return copy

@@ -1,0 +1,239 @@
+"""Types of values, by onnx's own inference with the placeholders' types computed by their passes.
+
+One C++ pass over a copy of the skeleton infers the main graph with all bodies, in time linear in the nodes.  A placeholder, and
+a call of a function that holds one, carries its number as an attribute in that copy; a Python hook (see
+:mod:`rewriter.graph.hooks`) is called for it with the types of its inputs, notes them, and answers with those of its outputs: the pass's for a
+placeholder, for a call those of the function's own frame, inferred once for each distinct set of attribute values and input types.
+
+What differs in the copy:
+
+- A withheld or external initializer of the main graph becomes a typed input; small integer ones (shapes) are loaded instead.
+- Domains that are used without being imported are imported at version 1 (inference would raise).
+- Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
+- Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the two contradict (an
+  exporter was told a wrong shape), what is declared downstream is wrong as well, and inference is repeated without any declared
+  intermediate type.
+
+Data propagation (a Reshape to a shape computed from ``Shape``) is on, and given up where onnx's inference fails with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shape_inference
+
+from rewriter.graph.scopes import Scope, graphs_of
+from rewriter.graph.types import common
+from rewriter.types import TensorType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from onnx import AttributeProto, GraphProto, NodeProto
+    from onnx.shape_inference import InferenceContext
+
+    from rewriter.storage import ModelFile
+
+#: The attribute that carries a node's number in the copy.
+SITE = "rewriter.site"
+
+_SMALL = 1024
+_INTEGERS = frozenset({TensorProto.INT64, TensorProto.INT32})
+
+#: From a node's number and the types of its inputs to those of its outputs.
+Answer = Callable[[int, Sequence[TypeProto | None]], Sequence[TypeProto | None]]
+
+
+@dataclass(eq=False)
+class Copy:
+    """A copy of one root (main graph or function) that can be inferred."""
+
+    model: ModelProto
+    scope: Scope
+    #: Why onnx's inference gave up, if it did.
+    failure: str | None = None
+
+    def place(self, scope: Scope) -> GraphProto:
+        """The copy of ``scope``."""
+        found = scope.ref.descend(self.model.graph)
+        assert not isinstance(found, FunctionProto)
+        return found
+
+    def mark(self, scope: Scope, index: int, number: int) -> None:
+        """Give the node at ``index`` its number, and forget what is declared of its outputs."""
+        self.place(scope).node[index].attribute.add(name=SITE, type=2, i=number)
+
+    def forget(self, scope: Scope, names: set[str] | None = None) -> None:
+        """Drop the declared types of ``names`` (None: of all values but inputs and outputs) in ``scope``."""
+        graph = self.place(scope)
+        if not graph.value_info:
+            return
+        kept = [] if names is None else [value for value in graph.value_info if value.name not in names]
+        if len(kept) != len(graph.value_info):
+            copies = [value.SerializeToString() for value in kept]
+            del graph.value_info[:]
+            for raw in copies:
+                graph.value_info.add().MergeFromString(raw)
+
+    def outputs(self) -> list[TypeProto | None]:
+        """Types of the root's outputs, as far as they were inferred."""
+        return [value.type if value.type.WhichOneof("value") else None for value in self.model.graph.output]
+
+
+def copy_main(
+    file: ModelFile, scope: Scope, left_out: Iterable[tuple[str, str, str]], domains: Iterable[str]
+) -> Copy:
+    """The main graph of ``file``, without the functions ``left_out``."""
+    source = file.model
+    model = ModelProto(ir_version=source.ir_version)
+    model.graph.CopyFrom(source.graph)
+    _add_imports(model, scope.opsets, domains)
+    _add_functions(model, source, left_out)
+    inputs = {value.name for value in model.graph.input}
+    kept: list[TensorProto] = []
+    for tensor in model.graph.initializer:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            kept.append(tensor)
+        elif tensor.data_type in _INTEGERS and file.nbytes(tensor) <= _SMALL:
+            kept.append(_loaded(file, tensor))
+        elif tensor.name not in inputs:
+            value = model.graph.input.add(name=tensor.name)
+            value.type.CopyFrom(TensorType(tensor.data_type, tuple(tensor.dims)).to_proto())
+    if len(kept) != len(model.graph.initializer):
+        copies = [tensor.SerializeToString() for tensor in kept]
+        del model.graph.initializer[:]
+        for raw in copies:
+            model.graph.initializer.add().MergeFromString(raw)
+    return Copy(model, scope)
+
+
+def copy_function(
+    file: ModelFile,
+    scope: Scope,
+    inputs: Sequence[TypeProto | None],
+    attributes: Mapping[str, AttributeProto],
+    left_out: Iterable[tuple[str, str, str]],
+    domains: Iterable[str],
+) -> Copy:
+    """A function as a graph of its own, with its inputs' types and its attributes' values."""
+    function = scope.graph
+    assert isinstance(function, FunctionProto)
+    model = ModelProto(ir_version=file.model.ir_version)
+    model.graph.name = "function"
+    model.graph.node.extend(function.node)
+    model.graph.value_info.extend(function.value_info)
+    for name, known in zip(function.input, inputs, strict=False):
+        value = model.graph.input.add(name=name)
+        if known is not None:
+            value.type.CopyFrom(known)
+    for name in function.output:
+        model.graph.output.add(name=name)
+    for node in model.graph.node:
+        resolve_attributes(node, attributes)
+    _add_imports(model, scope.opsets, domains)
+    _add_functions(model, file.model, left_out)
+    return Copy(model, scope)
+
+
+def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
+    """Replace references to a function's attributes in ``node`` and its bodies by ``values``; drop those without one."""
+    if any(attribute.ref_attr_name for attribute in node.attribute):
+        resolved: list[AttributeProto] = []
+        for attribute in node.attribute:
+            if not attribute.ref_attr_name:
+                resolved.append(attribute)
+            elif attribute.ref_attr_name in values:
+                value = type(attribute)()
+                value.CopyFrom(values[attribute.ref_attr_name])
+                value.name = attribute.name
+                resolved.append(value)
+        copies = [attribute.SerializeToString() for attribute in resolved]
+        del node.attribute[:]
+        for raw in copies:
+            node.attribute.add().MergeFromString(raw)
+    for _, _, graph in graphs_of(node):
+        for inner in graph.node:
+            resolve_attributes(inner, values)
+
+
+def run(copy: Copy, hook_errors: list[BaseException]) -> None:
+    """Infer ``copy`` in place.  A fault of onnx's inference is noted in ``failure``, and the types stay as declared.
+
+    ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).
+    """
+    raw = copy.model.SerializeToString()
+    for propagate in (True, False):
+        try:
+            inferred = shape_inference.infer_shapes(raw, data_prop=propagate)
+        except Exception as error:  # noqa: BLE001  (onnx raises RuntimeError and others besides its own InferenceError)
+            copy.failure = f"{type(error).__name__}: {error}".strip()
+        else:
+            copy.failure = None
+            copy.model = ModelProto.FromString(inferred) if isinstance(inferred, bytes) else inferred
+            break
+        if hook_errors:
+            break
+    if hook_errors:
+        raise hook_errors[0]
+
+
+def types_in(graph: GraphProto) -> dict[str, TensorType]:
+    """Every type that ``graph`` declares, inferred ones included."""
+    found: dict[str, TensorType] = {}
+    for values in (graph.input, graph.value_info, graph.output):
+        for value in values:
+            known = TensorType.from_proto(value.type)
+            if known is not None:
+                found[value.name] = known
+    return found
+
+
+def merge_protos(a: TypeProto | None, b: TypeProto | None) -> TypeProto | None:
+    """What two calls of one hook have in common."""
+    if a is None or b is None:
+        return None
+    if a == b:
+        return a
+    known = common(TensorType.from_proto(a), TensorType.from_proto(b))
+    return None if known is None else known.to_proto()
+
+
+def context_types(context: InferenceContext) -> list[TypeProto | None]:
+    """Types of a node's inputs, None where omitted or unknown."""
+    found: list[TypeProto | None] = []
+    for index in range(context.get_num_inputs()):
+        proto = context.get_input_type(index)
+        found.append(proto if isinstance(proto, TypeProto) and proto.WhichOneof("value") else None)
+    return found
+
+
+def _add_imports(model: ModelProto, opsets: Mapping[str, int], domains: Iterable[str]) -> None:
+    versions = dict(opsets)
+    for domain in sorted(domains):
+        versions.setdefault(domain, 1)
+    model.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in versions.items())
+
+
+def _add_functions(model: ModelProto, source: ModelProto, left_out: Iterable[tuple[str, str, str]]) -> None:
+    absent = set(left_out)
+    for function in source.functions:
+        if (
+            function.domain if function.domain != "ai.onnx" else "",
+            function.name,
+            function.overload,
+        ) in absent:
+            continue
+        model.functions.add().CopyFrom(function)
+        declared = {item.domain for item in function.opset_import}
+        used = {node.domain for node in function.node}
+        for domain in sorted(used - declared - {"", "ai.onnx"}):
+            model.functions[-1].opset_import.add(domain=domain, version=1)
+
+
+def _loaded(file: ModelFile, tensor: TensorProto) -> TensorProto:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(file.array(tensor), tensor.name)

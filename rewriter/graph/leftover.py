@@ -1,0 +1,96 @@
+"""The error that lists placeholders nobody takes, and says of each what it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rewriter.errors import LeftoverPlaceholderError, Where
+from rewriter.graph.domains import is_standard_domain, since_opset
+from rewriter.graph.scopes import qualified, text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from onnx import NodeProto
+
+    from rewriter.graph.survey import Found
+    from rewriter.placeholder.registry import Selection
+
+#: Places that are listed for one operator.
+_SHOWN = 5
+
+
+def describe(
+    found: Sequence[Found], selection: Selection, *, where: Where | None = None, via: str | None = None
+) -> LeftoverPlaceholderError:
+    """One error for all of ``found``, grouped by operator; ``via`` is the placeholder whose decomposition made them."""
+    groups: dict[str, list[Found]] = {}
+    for item in found:
+        groups.setdefault(qualified(item.node), []).append(item)
+    if len(groups) == 1:
+        (name, members), *_ = groups.items()
+        what = _what(name, members)
+        if via is not None:
+            what += f"; the decomposition of {via} made it"
+        if len(members) > 1:
+            what += f"; {len(members)} of them: {_places(members)}"
+        return LeftoverPlaceholderError(
+            what, where=where or members[0].where, remedy=_remedy(members, selection)
+        )
+    lines = [f"{_what(name, members)}: {_places(members)}" for name, members in groups.items()]
+    kept = " ".join(f"--keep {name}" for name in groups if not is_standard_domain(name.rpartition("::")[0]))
+    remedy = "name passes that take them with --passes or --bind" + (
+        f", or leave them with {kept}" if kept else ""
+    )
+    return LeftoverPlaceholderError(
+        f"{len(found)} placeholders that no pass takes:\n  " + "\n  ".join(lines) + "\n", remedy=remedy
+    )
+
+
+def _what(name: str, members: Sequence[Found]) -> str:
+    node = members[0].node
+    if node.op_type == "PythonOp" and node.domain == "prim":
+        return f"{name} is a torch.autograd.Function without a `symbolic`{_function_name(node)}: the file does not say what it computes"
+    if is_standard_domain(text(node.domain)):
+        since = since_opset(node.op_type, node.domain)
+        version = members[0].scope.opsets.get(members[0].domain)
+        if since is not None:
+            return f"ONNX has {name} since opset {since}, the model has opset {version}, and no pass takes it"
+        return f"ONNX has no operator {name}, and no pass takes it"
+    return f"no pass takes {name}"
+
+
+def _remedy(members: Sequence[Found], selection: Selection) -> str:
+    node = members[0].node
+    name = qualified(node)
+    if node.op_type == "PythonOp" and node.domain == "prim":
+        return "give the Function a `symbolic` that writes a placeholder (see rewriter.torch.placeholder), and export again"
+    hints: list[str] = []
+    near = selection.nearest(node)
+    if near is not None:
+        hints.append(f"is it '{near}'? then --passes {near} or --bind \"{name}={near}\"")
+    else:
+        hints.append("name a pass that takes it with --passes, or give it to one with --bind")
+    if is_standard_domain(text(node.domain)):
+        since = since_opset(node.op_type, node.domain)
+        if since is not None:
+            hints.append(f"export at opset {since} or later")
+    else:
+        hints.append(f"--keep {name} leaves it in place")
+    return "; ".join(hints)
+
+
+def _function_name(node: NodeProto) -> str:
+    found = {a.name: text(a.s) for a in node.attribute if a.name in ("name", "module") and a.s}
+    said = ".".join(found[key] for key in ("module", "name") if key in found)
+    return f" ({said})" if said else ""
+
+
+def _places(members: Sequence[Found]) -> str:
+    shown = []
+    for item in members[:_SHOWN]:
+        place = item.where
+        words = f"'{place.node}' in {place.scope}" if place.scope != "main graph" else f"'{place.node}'"
+        shown.append(words + (f" ({place.source})" if place.source else ""))
+    more = len(members) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
