@@ -34,4 +34,7 @@ class SquarePlusOne(Placeholder):
         yield Case(f32())
         yield Case(f32(0, 4))
         yield Case(f32(5, value=(0, 1, -1, 200, -3)))
-        yield Case(f32(4, value=(float("inf"), float("-inf"), float("nan"), -0.0)), dtypes=("float16", "float32", "float64"))
+        yield Case(
+            f32(4, value=(float("inf"), float("-inf"), float("nan"), -0.0)),
+            dtypes=("float16", "float32", "float64"),
+        )

@@ -61,7 +61,7 @@ class TensorType:
 
 def dtype_name(dtype: int) -> str:
     """``1`` → ``"float32"``; the names are numpy's, with ONNX's own for what numpy lacks (``"bfloat16"``)."""
-    name = TensorProto.DataType.Name(dtype).lower()  # type: ignore[arg-type]
+    name = str(TensorProto.DataType.Name(dtype)).lower()
     return {"float": "float32", "double": "float64"}.get(name, name)
 
 

@@ -144,15 +144,20 @@ def bind(
 ) -> Bound:
     """The arguments of ``site`` for ``signature``; BindingError where they do not fit.
 
-    ``schema`` is a library's own argument order for the inputs (see ``Placeholder.schemas``), ``ignored`` are attributes
-    that select the operator and are no arguments of it (``operator`` of ``org.pytorch.aten::ATen``).
+    ``schema`` is a library's own argument order for the inputs (see ``Placeholder.schemas``), ``ignored`` are
+    attributes that select the operator and are no arguments of it (``operator`` of ``org.pytorch.aten::ATen``).
     """
     return _Binder(signature, site, aliases or {}, rule, frozenset(ignored)).bind(schema)
 
 
 class _Binder:
     def __init__(
-        self, signature: Signature, site: Site, aliases: Mapping[str, str], rule: BindRule | None, ignored: frozenset[str]
+        self,
+        signature: Signature,
+        site: Site,
+        aliases: Mapping[str, str],
+        rule: BindRule | None,
+        ignored: frozenset[str],
     ) -> None:
         self.signature = signature
         self.site = site
@@ -192,19 +197,25 @@ class _Binder:
                 )
             parameter = self.signature[name]
             if isinstance(source, Fixed):
-                self.bound[name] = self._convert(parameter, _python(source.value), f"the value bound to '{name}'")
+                self.bound[name] = self._convert(
+                    parameter, _python(source.value), f"the value bound to '{name}'"
+                )
             elif isinstance(source, Attribute):
                 if source.name in self.attributes:
                     self.bound[name] = self._from_attribute(parameter, self.attributes.pop(source.name))
                 elif parameter.required:
-                    raise self._error(f"the node has no attribute '{source.name}', which --bind gives to '{name}'", None)
+                    raise self._error(
+                        f"the node has no attribute '{source.name}', which --bind gives to '{name}'", None
+                    )
             else:
                 taken = [item for item in free if item[0] == source.position]
                 if taken:
                     free = [item for item in free if item[0] != source.position]
                     self.bound[name] = self._from_input(parameter, *taken[0])
                 elif parameter.required:
-                    raise self._error(f"the node has no input {source.position}, which --bind gives to '{name}'", None)
+                    raise self._error(
+                        f"the node has no input {source.position}, which --bind gives to '{name}'", None
+                    )
         return free
 
     def _attributes(self) -> None:
@@ -218,7 +229,9 @@ class _Binder:
                     f"{hint}its parameters are: {self.signature}; --bind gives a parameter another name",
                 )
             if target in self.bound:
-                raise self._error(f"'{target}' is given twice, the second time by attribute '{attribute.name}'", None)
+                raise self._error(
+                    f"'{target}' is given twice, the second time by attribute '{attribute.name}'", None
+                )
             self.bound[target] = self._from_attribute(self.signature[target], attribute)
 
     def _by_position(self, free: list[tuple[int, str]]) -> None:
@@ -257,7 +270,9 @@ class _Binder:
             if "=" in slot:
                 name, _, text = slot.partition("=")
                 if name not in self.bound:
-                    self.bound[name] = self._convert(self.signature[name], _literal(text), f"'{slot}' in the schema")
+                    self.bound[name] = self._convert(
+                        self.signature[name], _literal(text), f"'{slot}' in the schema"
+                    )
         for index, name in free:
             if index >= len(slots):
                 raise self._error(f"input {index} ('{name}') is left over", f"expected: {', '.join(slots)}")
@@ -298,9 +313,14 @@ class _Binder:
     def _from_attribute(self, parameter: Parameter, attribute: AttributeProto) -> Any:
         what = f"attribute '{attribute.name}'"
         if attribute.ref_attr_name:
-            raise self._error(f"{what} refers to '{attribute.ref_attr_name}' of a function whose calls do not give it", None)
+            raise self._error(
+                f"{what} refers to '{attribute.ref_attr_name}' of a function whose calls do not give it", None
+            )
         if attribute.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS, AttributeProto.SPARSE_TENSOR):
-            raise self._error(f"{what} is a {AttributeProto.AttributeType.Name(attribute.type).lower()}, not {parameter}", None)
+            raise self._error(
+                f"{what} is a {AttributeProto.AttributeType.Name(attribute.type).lower()}, not {parameter}",
+                None,
+            )
         value = helper.get_attribute_value(attribute)
         if attribute.type == AttributeProto.TENSOR:
             value = numpy_helper.to_array(value)
@@ -308,7 +328,9 @@ class _Binder:
             if isinstance(value, np.ndarray):
                 # `value_t=` on a tensor parameter: a constant tensor given in place.
                 return Ref("", TensorType(attribute.t.data_type, value.shape), value)
-            raise self._error(f"{what} is given where the operator takes a tensor input '{parameter.name}'", None)
+            raise self._error(
+                f"{what} is given where the operator takes a tensor input '{parameter.name}'", None
+            )
         return self._convert(parameter, _python(value), what)
 
     def _constant(self, name: str) -> Array | None:
@@ -336,7 +358,8 @@ class _Binder:
 
     def _not_constant(self, parameter: Parameter, index: int, name: str) -> BindingError:
         return self._error(
-            f"'{parameter.name}' must be known before the model runs ({parameter}), but input {index} ('{name}') is computed",
+            f"'{parameter.name}' must be known before the model runs ({parameter}), "
+            f"but input {index} ('{name}') is computed",
             "export with a constant for it",
         )
 

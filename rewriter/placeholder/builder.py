@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, defs, helper, numpy_helper, shape_inference
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    defs,
+    helper,
+    numpy_helper,
+    shape_inference,
+)
 from onnx import TypeProto as _TypeProto
 
 from rewriter.errors import DecompositionFault, UnsupportedAtOpset, Where
@@ -79,11 +88,17 @@ class Builder(Operators):
             if dtype is None:
                 raw = np.asarray(value)
                 if raw.dtype.kind == "f":
-                    raise self.fault(f"constant {value!r} needs a dtype", "write g.const(value, x) to take the dtype of x")
+                    raise self.fault(
+                        f"constant {value!r} needs a dtype", "write g.const(value, x) to take the dtype of x"
+                    )
                 dtype = int(helper.np_dtype_to_tensor_dtype(raw.dtype))
             array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(dtype))
         # Strings have no fixed-width bytes to compare by.
-        key = (dtype, array.shape, array.tobytes() if array.dtype != object else repr(array.tolist()).encode())
+        key = (
+            dtype,
+            array.shape,
+            array.tobytes() if array.dtype != object else repr(array.tolist()).encode(),
+        )
         known = self._constants.get(key)
         if known is not None:
             return known
@@ -98,7 +113,9 @@ class Builder(Operators):
         """An int64 constant: 1-D from a sequence, 0-D from a number."""
         return self.const(np.asarray(values, dtype=np.int64))
 
-    def retyped(self, value: Value, shape: Sequence[Dim] | None, sizes: tuple[Dim, ...] | None = None) -> Value:
+    def retyped(
+        self, value: Value, shape: Sequence[Dim] | None, sizes: tuple[Dim, ...] | None = None
+    ) -> Value:
         """``value`` with a shape that is known better than inference could tell (symbolic sizes that stay)."""
         type_ = TensorType(value.dtype, None if shape is None else tuple(shape))
         better = Value(self, value.name, type_, value.constant, sizes or value.sizes)
@@ -107,7 +124,9 @@ class Builder(Operators):
 
     # --- operators ------------------------------------------------------------------------------------------
 
-    def op(self, op_type: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
+    def op(
+        self, op_type: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attributes: Any
+    ) -> Any:
         """One operator; a :class:`Value`, or a tuple of them for ``outputs > 1``.
 
         ``op_type`` may be qualified (``"com.example::Roll"``: another placeholder).  Attribute names may carry the type
@@ -142,11 +161,11 @@ class Builder(Operators):
                 )
         node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
         if schema is not None and op_type != "Constant":
-            self._check_counts(schema, node, inputs)
+            self._check_counts(schema, node)
             self._check_types(schema, inputs)
         types = self._infer(schema, node, inputs)
         self.nodes.append(node)
-        made = tuple(Value(self, name, types.get(name), *self._known(node, inputs)) for name in node.output)
+        made = tuple(Value(self, name, types.get(name), *_known(node)) for name in node.output)
         self.values.update((value.name, value) for value in made)
         return made[0] if outputs == 1 else made
 
@@ -161,7 +180,9 @@ class Builder(Operators):
         assert isinstance(result, Value)
         return result
 
-    def subgraph(self, name: str, body: Builder, inputs: Sequence[Value], outputs: Sequence[Value]) -> GraphProto:
+    def subgraph(
+        self, name: str, body: Builder, inputs: Sequence[Value], outputs: Sequence[Value]
+    ) -> GraphProto:
         """What ``body`` built, as the body of an If, Loop or Scan; see :meth:`body`."""
         graph = GraphProto(name=name)
         graph.node.extend(body.nodes)
@@ -176,7 +197,9 @@ class Builder(Operators):
     def body(self) -> Builder:
         """A builder for the body of an If, Loop or Scan that may read this one's values."""
         inner = Builder(self.opset, ir_version=self._ir_version, where=self.where)
-        inner._counter = self._counter + 1_000_000 * (1 + sum(1 for n in self.nodes if n.op_type in ("If", "Loop", "Scan")))
+        inner._counter = self._counter + 1_000_000 * (
+            1 + sum(1 for n in self.nodes if n.op_type in ("If", "Loop", "Scan"))
+        )
         inner.values = dict(self.values)
         return inner
 
@@ -196,8 +219,14 @@ class Builder(Operators):
             return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
         if not defs.has(op_type, self.opset, ""):
             if not defs.has(op_type):
-                raise self.fault(f"ONNX has no operator '{op_type}'", "qualify an operator of your own: domain::Name")
-            first = min(s.since_version for s in defs.get_all_schemas_with_history() if s.name == op_type and not s.domain)
+                raise self.fault(
+                    f"ONNX has no operator '{op_type}'", "qualify an operator of your own: domain::Name"
+                )
+            first = min(
+                s.since_version
+                for s in defs.get_all_schemas_with_history()
+                if s.name == op_type and not s.domain
+            )
             raise UnsupportedAtOpset(
                 f"{op_type} exists since opset {first}, the model has opset {self.opset}",
                 where=self.where,
@@ -217,10 +246,12 @@ class Builder(Operators):
         if not versions:
             return None
         return (
-            f"opset {versions[0]} has it" if versions[0] > self.opset else f"it is an input since: use g.{_method(op_type)}()"
+            f"opset {versions[0]} has it"
+            if versions[0] > self.opset
+            else f"it is an input since: use g.{_method(op_type)}()"
         )
 
-    def _check_counts(self, schema: defs.OpSchema, node: NodeProto, inputs: Sequence[Value | None]) -> None:
+    def _check_counts(self, schema: defs.OpSchema, node: NodeProto) -> None:
         if not schema.min_input <= len(node.input) <= schema.max_input:
             raise self.fault(
                 f"{node.op_type} takes {schema.min_input} to {schema.max_input} inputs at opset {self.opset}, "
@@ -245,7 +276,8 @@ class Builder(Operators):
             allowed = constraints.get(formal.type_str, {formal.type_str})
             if text not in allowed and not any(a.startswith(("seq(", "optional(")) for a in allowed):
                 raise UnsupportedAtOpset(
-                    f"{schema.name} takes no {dtype_name(dtype)} as its input {position} ('{formal.name}') at opset {self.opset}",
+                    f"{schema.name} takes no {dtype_name(dtype)} as its input {position} ('{formal.name}') "
+                    f"at opset {self.opset}",
                     where=self.where,
                 )
             if formal.type_str in constraints and formal.is_homogeneous:
@@ -262,14 +294,16 @@ class Builder(Operators):
         if schema is None or any(item is not None and item.type is None for item in inputs):
             return {}
         given = [item for item in inputs if item is not None]
-        types: dict[str, _TypeProto] = {item.name: item.type.to_proto() for item in given if item.type is not None}
+        types: dict[str, _TypeProto] = {
+            item.name: item.type.to_proto() for item in given if item.type is not None
+        }
         data = {
             item.name: numpy_helper.from_array(item.constant, item.name)
             for item in given
             if item.constant is not None and item.constant.dtype != object and item.constant.size <= 4096
         }
         if any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute):
-            # Bodies read outer values, which inference of a single node does not know: their outputs' types are declared.
+            # Bodies read outer values, which inference of a single node does not know: types are declared.
             return self._body_types(node)
         try:
             inferred = shape_inference.infer_node_outputs(
@@ -302,20 +336,21 @@ class Builder(Operators):
             types[name] = inner
         return types
 
-    def _known(self, node: NodeProto, inputs: Sequence[Value | None]) -> tuple[Array | None, tuple[Dim, ...] | None]:
-        """What is known of the result's elements: constants, and lists of sizes."""
-        if node.op_type == "Constant":
-            attribute = node.attribute[0]
-            value = helper.get_attribute_value(attribute)
-            array: Any = None
-            if attribute.type == AttributeProto.TENSOR:
-                array = numpy_helper.to_array(value)
-            elif attribute.type in (AttributeProto.INT, AttributeProto.INTS):
-                array = np.asarray(value, dtype=np.int64)
-            elif attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):
-                array = np.asarray(value, dtype=np.float32)
-            return array, _sizes_of(array)
-        return None, None
+
+def _known(node: NodeProto) -> tuple[Array | None, tuple[Dim, ...] | None]:
+    """What is known of the result's elements: constants, and lists of sizes."""
+    if node.op_type == "Constant":
+        attribute = node.attribute[0]
+        value = helper.get_attribute_value(attribute)
+        array: Any = None
+        if attribute.type == AttributeProto.TENSOR:
+            array = numpy_helper.to_array(value)
+        elif attribute.type in (AttributeProto.INT, AttributeProto.INTS):
+            array = np.asarray(value, dtype=np.int64)
+        elif attribute.type in (AttributeProto.FLOAT, AttributeProto.FLOATS):
+            array = np.asarray(value, dtype=np.float32)
+        return array, _sizes_of(array)
+    return None, None
 
 
 def _joined(types: Sequence[TensorType | None]) -> TensorType | None:
@@ -327,7 +362,9 @@ def _joined(types: Sequence[TensorType | None]) -> TensorType | None:
         if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
             first = first.with_shape(None)
         else:
-            first = first.with_shape(a if a == b else None for a, b in zip(first.shape, other.shape, strict=True))
+            first = first.with_shape(
+                a if a == b else None for a, b in zip(first.shape, other.shape, strict=True)
+            )
     return first
 
 
@@ -360,7 +397,7 @@ def _sizes_of(array: Array | None) -> tuple[Dim, ...] | None:
 
 
 def _schema_name(dtype: int) -> str:
-    return str(TensorProto.DataType.Name(dtype)).lower()  # type: ignore[arg-type]
+    return str(TensorProto.DataType.Name(dtype)).lower()
 
 
 def _method(op_type: str) -> str:

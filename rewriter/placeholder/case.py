@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rewriter.placeholder.value import Array
 from rewriter.types import dtype_from_name
+
+if TYPE_CHECKING:
+    from rewriter.placeholder.value import Array
 
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
@@ -43,7 +45,9 @@ class TensorSpec:
             low = 0 if self.dtype.startswith("uint") else -5
             return np.asarray(rng.integers(low, 6, self.shape)).astype(dtype)
         if self.dtype.startswith("complex"):
-            return np.asarray(rng.standard_normal(self.shape) + 1j * rng.standard_normal(self.shape)).astype(dtype)
+            return np.asarray(rng.standard_normal(self.shape) + 1j * rng.standard_normal(self.shape)).astype(
+                dtype
+            )
         return np.asarray(rng.standard_normal(self.shape)).astype(dtype)
 
     def with_dtype(self, dtype: str) -> TensorSpec:

@@ -90,14 +90,16 @@ class Placeholder:
 
     #: What the pass is called on the command line; by default the class name in snake_case.
     name: ClassVar[str] = ""
-    #: Operator names that it takes: bare (``"Roll"``) or qualified (``"aten::roll"``); case and underscores do not count.
+    #: Operator names that it takes: bare (``"Roll"``) or qualified (``"aten::roll"``), whatever their case
+    #: and underscores.
     matches: ClassVar[tuple[str, ...]] = ()
     #: Domains in which a bare name is taken without being asked for by name.
     domains: ClassVar[tuple[str, ...]] = COMMON_DOMAINS
     #: Other spellings of attributes: ``{"shift": "shifts"}``.
     aliases: ClassVar[Mapping[str, str]] = {}
-    #: Where a library's own argument order differs: ``{"torchvision::deform_conv2d": ("x", "weight", …)}``.  ``"-"`` is
-    #: an input to be ignored, ``"stride.0"`` one element of a list parameter, ``"beta=1.0"`` a fixed value without input.
+    #: Where a library's own argument order differs: ``{"torchvision::deform_conv2d": ("x", "weight", …)}``.
+    #: ``"-"`` is an input to be ignored, ``"stride.0"`` one element of a list parameter, ``"beta=1.0"`` a fixed
+    #: value without input.
     schemas: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     #: Names of the results, in order.
     outputs: ClassVar[tuple[str, ...]] = ("output",)
@@ -114,7 +116,7 @@ class Placeholder:
         """Inputs and parameters on which every decomposition must agree with :meth:`reference`."""
         raise NotImplementedError
 
-    def infer(self, *args: Any, **kwargs: Any) -> Any:
+    def infer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002  (subclasses name them)
         """Types of the results, called like a decomposition without the builder; None: infer from a decomposition.
 
         Needed where operator-by-operator inference would lose a symbolic size that is known to stay.
@@ -155,12 +157,16 @@ class Placeholder:
             raise PassDefinitionError("no operator names to match", where=owner, remedy="set `matches`")
         if not self.decompositions:
             raise PassDefinitionError(
-                "no decomposition", where=owner, remedy="define decompose(self, g, …) or mark methods with @decomposition"
+                "no decomposition",
+                where=owner,
+                remedy="define decompose(self, g, …) or mark methods with @decomposition",
             )
         for method, why in (("reference", "its PyTorch meaning"), ("cases", "the inputs it is tested on")):
             if getattr(type(self), method) is getattr(Placeholder, method):
                 raise PassDefinitionError(
-                    f"no {method}(): {why} is missing, so it could not be proved", where=owner, remedy=f"define {method}()"
+                    f"no {method}(): {why} is missing, so it could not be proved",
+                    where=owner,
+                    remedy=f"define {method}()",
                 )
         expected = self.signature.parameters
         for other in self.decompositions[1:]:

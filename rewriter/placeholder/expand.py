@@ -15,13 +15,13 @@ from rewriter.errors import (
 from rewriter.placeholder.binding import Bound, Ref, Site, bind
 from rewriter.placeholder.builder import Builder
 from rewriter.placeholder.value import Value
-from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
     from rewriter.placeholder.contract import Decomposition, Placeholder
     from rewriter.placeholder.registry import Match
+    from rewriter.types import TensorType
 
 
 @dataclass
@@ -84,7 +84,9 @@ def expand(
     raise _none_serves(placeholder, site, force)
 
 
-def infer_types(placeholder: Placeholder, site: Site, *, match: Match | None = None) -> list[TensorType | None]:
+def infer_types(
+    placeholder: Placeholder, site: Site, *, match: Match | None = None
+) -> list[TensorType | None]:
     """Types of the placeholder's outputs, by its ``infer`` or else by a decomposition."""
     bound = bind_site(placeholder, site, match)
     recorder = _builder(placeholder, site)
@@ -149,7 +151,9 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
         after = {name: arguments[name] for name in names[at + 1 :]}
         made = _call(placeholder, item, site, builder, after, *before, *arguments[variadic])
     results = list(made) if isinstance(made, (tuple, list)) else [made]
-    wanted = [bool(name) and builder.wants(_output_name(placeholder, i)) for i, name in enumerate(site.node.output)]
+    wanted = [
+        bool(name) and builder.wants(_output_name(placeholder, i)) for i, name in enumerate(site.node.output)
+    ]
     for i, needed in enumerate(wanted):
         if needed and (i >= len(results) or results[i] is None):
             raise DecompositionFault(
@@ -168,11 +172,15 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
     values = [result for result in results[: len(site.node.output)] if result is not None]
     types = {v.name: v.type for v in builder.values.values() if v.type is not None and v.name.startswith("%")}
     declared = placeholder.infer(**_values(builder, bound))
-    output_types = [None if r is None else builder.values[r.name].type for r in results[: len(site.node.output)]]
+    output_types = [
+        None if r is None else builder.values[r.name].type for r in results[: len(site.node.output)]
+    ]
     if declared is not None:
         known = list(declared) if isinstance(declared, (list, tuple)) else [declared]
         output_types = [_merged(a, b, placeholder, site) for a, b in zip(output_types, known, strict=False)]
-        types |= {r.name: t for r, t in zip(results, output_types, strict=False) if r is not None and t is not None}
+        types |= {
+            r.name: t for r, t in zip(results, output_types, strict=False) if r is not None and t is not None
+        }
     assert len(values) <= len(site.node.output)
     domains = {domain: version for domain, version in builder.domains.items() if domain}
     return Expansion(
@@ -189,7 +197,12 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
 
 
 def _call(
-    placeholder: Placeholder, item: Decomposition, site: Site, builder: Builder, named: dict[str, Any], *positional: Any
+    placeholder: Placeholder,
+    item: Decomposition,
+    site: Site,
+    builder: Builder,
+    named: dict[str, Any],
+    *positional: Any,
 ) -> Any:
     try:
         return item.build(placeholder, builder, *positional, **named)
@@ -208,7 +221,9 @@ def _output_name(placeholder: Placeholder, index: int) -> str:
     return placeholder.outputs[index] if index < len(placeholder.outputs) else f"output {index}"
 
 
-def _merged(made: TensorType | None, declared: TensorType | None, placeholder: Placeholder, site: Site) -> TensorType | None:
+def _merged(
+    made: TensorType | None, declared: TensorType | None, placeholder: Placeholder, site: Site
+) -> TensorType | None:
     """The declared type where it fits the one that was built: it keeps the names of sizes."""
     if made is None or declared is None:
         return declared or made
@@ -226,7 +241,8 @@ def _merged(made: TensorType | None, declared: TensorType | None, placeholder: P
     if declared.shape is None or made.shape is None:
         return declared if made.shape is None else made
     return declared.with_shape(
-        b if b is not None and not isinstance(a, int) else a for a, b in zip(made.shape, declared.shape, strict=True)
+        b if b is not None and not isinstance(a, int) else a
+        for a, b in zip(made.shape, declared.shape, strict=True)
     )
 
 
@@ -234,7 +250,9 @@ def _none_serves(placeholder: Placeholder, site: Site, force: str | None) -> Dec
     name = placeholder.pass_name()
     if force is not None and all(item.name != force for item in placeholder.decompositions):
         known = ", ".join(item.name for item in placeholder.decompositions)
-        return UnsupportedParameter(f"pass '{name}' has no decomposition '{force}': it has {known}", where=site.where)
+        return UnsupportedParameter(
+            f"pass '{name}' has no decomposition '{force}': it has {known}", where=site.where
+        )
     lowest = min(item.opset for item in placeholder.decompositions)
     if site.opset < lowest:
         return UnsupportedAtOpset(
@@ -243,5 +261,6 @@ def _none_serves(placeholder: Placeholder, site: Site, force: str | None) -> Dec
             remedy=f"export at opset {lowest} or later",
         )
     return UnsupportedParameter(
-        f"no decomposition of pass '{name}' serves this combination of parameters at opset {site.opset}", where=site.where
+        f"no decomposition of pass '{name}' serves this combination of parameters at opset {site.opset}",
+        where=site.where,
     )

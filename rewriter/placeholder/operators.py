@@ -6,7 +6,7 @@ where nothing is to do (a Transpose by the identity, a Slice of everything).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from onnx import TensorProto
@@ -35,7 +35,9 @@ class Operators:
     # What the methods below build upon; see the builder.
     if TYPE_CHECKING:
 
-        def op(self, op_type: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attributes: Any) -> Any: ...
+        def op(
+            self, op_type: str, *inputs: Value | None, outputs: int = 1, domain: str = "", **attributes: Any
+        ) -> Any: ...
         def const(self, value: Any, dtype: int | Value | None = None) -> Value: ...
         def ints(self, values: Sequence[int] | int) -> Value: ...
         def retyped(
@@ -154,7 +156,7 @@ class Operators:
         return self._one("Not", x)
 
     def cast(self, x: Value, dtype: int | Value) -> Value:
-        """``x`` as ``dtype`` (a ``TensorProto.DataType`` or that of another value); nothing where it is that already."""
+        """``x`` as ``dtype`` (a ``TensorProto.DataType``, or that of another value); itself where it is that."""
         target = dtype if isinstance(dtype, int) else dtype.dtype
         if x.type is not None and x.type.dtype == target:
             return x
@@ -279,8 +281,23 @@ class Operators:
         ]
         inferred = result.type.shape if result.type is not None else None
         if inferred is not None and len(inferred) == len(known):
-            known = [i if isinstance(i, int) or k is None else k for i, k in zip(inferred, known, strict=True)]
+            known = [
+                i if isinstance(i, int) or k is None else k for i, k in zip(inferred, known, strict=True)
+            ]
         return self.retyped(result, known) if x.type is not None else result
+
+    def reshape_keeping(self, x: Value, dims: Sequence[int]) -> Value:
+        """Reshape as ONNX reads it: 0 keeps the size of the input's axis at that position, −1 is what is left."""
+        if x.is_static and list(x.shape) == [x.shape[i] if d == 0 else d for i, d in enumerate(dims)]:
+            return x
+        result = self._one("Reshape", x, self.ints(list(dims)))
+        if x.type is None or x.type.shape is None:
+            return result
+        inferred = result.type.shape if result.type is not None else None
+        known = [x.shape[i] if d == 0 else None if d == -1 else d for i, d in enumerate(dims)]
+        if inferred is not None and len(inferred) == len(known):
+            known = [i if k is None else k for i, k in zip(inferred, known, strict=True)]
+        return self.retyped(result, known)
 
     def _reshape_allowing_zero(self, x: Value, dims: Sequence[int | Value], zero: bool) -> Value:
         """A size that is or may be 0: Reshape reads 0 as "keep the input's size" unless told otherwise (opset 14)."""
@@ -292,7 +309,9 @@ class Operators:
         # A constant 0: an empty tensor is made anew, there is nothing in it.
         fill = TensorProto(data_type=x.dtype, dims=[1])
         if x.dtype == TensorProto.STRING:
-            raise UnsupportedAtOpset("an empty string tensor cannot be reshaped below opset 14", where=self.where)
+            raise UnsupportedAtOpset(
+                "an empty string tensor cannot be reshaped below opset 14", where=self.where
+            )
         fill.raw_data = b"\0" * max(1, np.dtype(_np_dtype(x.dtype)).itemsize)
         return self._one("ConstantOfShape", self.sizes(dims), value=fill)
 
@@ -366,9 +385,7 @@ class Operators:
         steps: Sequence[int] | None = None,
     ) -> Value:
         """``x[start:end:step]`` on each of ``axes``; numbers, or 1-D values of as many elements."""
-        given: list[Value] = [
-            v if not isinstance(v, (list, tuple)) else self.ints(list(v)) for v in (starts, ends)  # type: ignore[misc]
-        ]
+        given = [self._sizes_value(starts), self._sizes_value(ends)]
         inputs = [x, *given, self.ints(list(axes))]
         if steps is not None and any(step != 1 for step in steps):
             inputs.append(self.ints(list(steps)))
@@ -376,9 +393,7 @@ class Operators:
 
     def gather(self, x: Value, indices: Value | Sequence[int] | int, axis: int) -> Value:
         """Rows of ``x`` along ``axis``; indices are non-negative and in range, since runtimes disagree about others."""
-        if isinstance(indices, int) or not hasattr(indices, "builder"):
-            indices = self.ints(indices)
-        return self._one("Gather", x, indices, axis=axis)
+        return self._one("Gather", x, self._sizes_value(indices), axis=axis)
 
     def gather_elements(self, x: Value, indices: Value, axis: int) -> Value:
         return self._one("GatherElements", x, indices, axis=axis)
@@ -415,6 +430,9 @@ class Operators:
     def _one(self, op_type: str, *inputs: Value | None, **attributes: Any) -> Value:
         result: Value = self.op(op_type, *inputs, **attributes)
         return result
+
+    def _sizes_value(self, numbers: Value | Sequence[int] | int) -> Value:
+        return self.ints(numbers) if isinstance(numbers, (int, list, tuple)) else cast("Value", numbers)
 
     def _like(self, value: Value | float, like: Value) -> Value:
         return self.const(value, like) if isinstance(value, (int, float)) else value

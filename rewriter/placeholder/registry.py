@@ -16,7 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rewriter.errors import AmbiguousMatchError, PassDefinitionError, RewriteError, UnknownPassError, UsageError, Where
+from rewriter.errors import (
+    AmbiguousMatchError,
+    PassDefinitionError,
+    RewriteError,
+    UnknownPassError,
+    UsageError,
+    Where,
+)
 from rewriter.graph.domains import is_runtime_domain
 from rewriter.placeholder.binding import BindRule, normal, parse_bind
 from rewriter.placeholder.contract import Placeholder
@@ -103,9 +110,14 @@ class Selection:
                 continue
             for placeholder in resolve(item):
                 known = found.get(placeholder.pass_name())
-                if known is not None and type(known) is not type(placeholder) and placeholder.pass_name() in named:
+                if (
+                    known is not None
+                    and type(known) is not type(placeholder)
+                    and placeholder.pass_name() in named
+                ):
                     raise UsageError(
-                        f"two passes are called '{placeholder.pass_name()}'", remedy="give one of them another `name`"
+                        f"two passes are called '{placeholder.pass_name()}'",
+                        remedy="give one of them another `name`",
                     )
                 found[placeholder.pass_name()] = placeholder
                 named.add(placeholder.pass_name())
@@ -121,7 +133,9 @@ class Selection:
         for rule in self.rules:
             if rule.op_type == name and _same_domain(rule.domain, domain):
                 placeholder = next(
-                    p for p in self.passes if rule.pass_name == p.pass_name() or normal(rule.pass_name) in _all_names(p)
+                    p
+                    for p in self.passes
+                    if rule.pass_name == p.pass_name() or normal(rule.pass_name) in _all_names(p)
                 )
                 return Match(placeholder, _qualified(domain, name), rule, selectors)
         if is_runtime_domain(node.domain):
@@ -179,7 +193,10 @@ def _qualified(domain: str, name: str) -> str:
 
 
 def _all_names(placeholder: Placeholder) -> set[str]:
-    return {normal(placeholder.pass_name()), *(normal(pattern.rpartition("::")[2]) for pattern in placeholder.matches)}
+    return {
+        normal(placeholder.pass_name()),
+        *(normal(pattern.rpartition("::")[2]) for pattern in placeholder.matches),
+    }
 
 
 # --- finding passes -------------------------------------------------------------------------------------------
@@ -211,13 +228,19 @@ def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
             return [placeholder]
     if "." in item or ":" in item:
         return _from_import_path(item)
-    names = {normal(name): name for p in installed for name in (p.pass_name(), *(m.rpartition("::")[2] for m in p.matches))}
+    names = {
+        normal(name): name
+        for p in installed
+        for name in (p.pass_name(), *(m.rpartition("::")[2] for m in p.matches))
+    }
     near = difflib.get_close_matches(normal(item), list(names), n=3, cutoff=0.5)
     nearest = ", ".join(dict.fromkeys(names[name] for name in near))
     everything = ", ".join(p.pass_name() for p in installed) or "none"
     raise UnknownPassError(
         f"no pass is called '{item}'",
-        remedy=f"nearest: {nearest}" if nearest else f"installed: {everything}; a file of your own is ./name.py",
+        remedy=f"nearest: {nearest}"
+        if nearest
+        else f"installed: {everything}; a file of your own is ./name.py",
     )
 
 
@@ -248,7 +271,9 @@ def _from_import_path(path: str) -> list[Placeholder]:
     except RewriteError:
         raise
     except Exception as error:
-        raise PassDefinitionError(f"the module does not load: {type(error).__name__}: {error}", where=path) from error
+        raise PassDefinitionError(
+            f"the module does not load: {type(error).__name__}: {error}", where=path
+        ) from error
     return _from_object(target, path)
 
 
@@ -267,7 +292,9 @@ def _from_file(path: Path) -> list[Placeholder]:
     except RewriteError:
         raise
     except Exception as error:
-        raise PassDefinitionError(f"the file does not load: {type(error).__name__}: {error}", where=str(path)) from error
+        raise PassDefinitionError(
+            f"the file does not load: {type(error).__name__}: {error}", where=str(path)
+        ) from error
     return _from_object(module, str(path))
 
 
@@ -280,8 +307,12 @@ def _from_object(target: Any, origin: str) -> list[Placeholder]:
         found = _in_module(target)
         if found:
             return [_validated(placeholder) for placeholder in found]
-        raise PassDefinitionError("no pass is defined in it", where=origin, remedy="define a subclass of rewriter.Placeholder")
-    raise PassDefinitionError(f"{target!r} is no pass", where=origin, remedy="name a subclass of rewriter.Placeholder")
+        raise PassDefinitionError(
+            "no pass is defined in it", where=origin, remedy="define a subclass of rewriter.Placeholder"
+        )
+    raise PassDefinitionError(
+        f"{target!r} is no pass", where=origin, remedy="name a subclass of rewriter.Placeholder"
+    )
 
 
 def _in_module(module: ModuleType) -> Sequence[Placeholder]:
@@ -292,7 +323,11 @@ def _in_module(module: ModuleType) -> Sequence[Placeholder]:
             continue
         if isinstance(member, Placeholder):
             found.append(member)
-        elif isinstance(member, type) and issubclass(member, Placeholder) and member.__module__ == module.__name__:
+        elif (
+            isinstance(member, type)
+            and issubclass(member, Placeholder)
+            and member.__module__ == module.__name__
+        ):
             found.append(member())
     return found
 

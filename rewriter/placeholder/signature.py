@@ -140,11 +140,15 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
         hints = typing.get_type_hints(function, localns=_annotation_names())
     except (NameError, TypeError) as error:
         raise PassDefinitionError(
-            f"an annotation cannot be read: {error}", where=where, remedy="annotate with Value, int, float, Ints, …"
+            f"an annotation cannot be read: {error}",
+            where=where,
+            remedy="annotate with Value, int, float, Ints, …",
         ) from error
     declared = list(inspect.signature(function).parameters.values())
     if len(declared) < 2:
-        raise PassDefinitionError("a decomposition takes self, the builder and the operator's arguments", where=where)
+        raise PassDefinitionError(
+            "a decomposition takes self, the builder and the operator's arguments", where=where
+        )
     parameters = []
     for parameter in declared[2:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:

@@ -101,4 +101,5 @@ class Value:
         return self.builder.binary("MatMul", self, other)
 
     def __neg__(self) -> Value:
-        return self.builder.op("Neg", self)
+        result: Value = self.builder.op("Neg", self)
+        return result

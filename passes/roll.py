@@ -1,0 +1,282 @@
+"""Circular shift, all of `torch.roll`.
+
+Exporters and converters get it wrong in the same places: a shift larger than the axis (returned unshifted), an axis
+that is shorter than the shift or empty only at run time, repeated axes, and no axes at all.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from rewriter.errors import UnsupportedParameter
+from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rewriter.placeholder import Builder, Ints, Value
+
+#: From this many bytes to a row on, one Gather over the merged axes beats two copies for each axis (measured:
+#: benchmarks/roll.py).
+_GATHER_ROW_BYTES = 64
+#: Larger tables of indices would weigh more in the file than the operator that they save.
+_GATHER_MAX_ROWS = 1 << 16
+
+_MOVED = (
+    "float16",
+    "float32",
+    "float64",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "bool",
+)
+
+
+class Roll(Placeholder):
+    """Circular shift of `x` by `shifts` along `dims`; without `dims`, of `x` laid out flat."""
+
+    matches = ("Roll", "MyRoll", "RollFunction", "aten::roll")
+    aliases = {"shift": "shifts", "dim": "dims", "axis": "dims", "axes": "dims"}  # noqa: RUF012
+    dtypes = _MOVED
+    # Data is moved, never computed.
+    tolerances = dict.fromkeys(_MOVED, (0.0, 0.0))
+
+    def reference(self, x: Any, shifts: Any, dims: Any = ()) -> Any:
+        import torch
+
+        if isinstance(shifts, torch.Tensor):
+            shifts = shifts.reshape(-1).tolist()
+        return torch.roll(x, tuple(shifts), tuple(dims))
+
+    def infer(self, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Any:
+        return x.type
+
+    @decomposition(
+        when=lambda x, shifts, dims: _gather_pays(x, shifts, dims),
+        requires=lambda x, shifts, dims: _merged(x, shifts, dims) is not None,
+        reason="rows are long enough for one Gather over the merged axes",
+    )
+    def one_gather(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
+        plan = _merged(x, shifts, dims)
+        assert plan is not None
+        first, last, moves = plan
+        rows = _rolled_rows([int(d or 0) for d in x.shape[first : last + 1]], moves)
+        if first == last:
+            return g.gather(x, rows, axis=first)
+        # 0 keeps the size of a leading axis, whatever it is at run time.
+        leading = [d if isinstance(d, int) else 0 for d in x.shape[:first]]
+        trailing = [int(d or 0) for d in x.shape[last + 1 :]]
+        table = g.reshape_keeping(x, [*leading, len(rows), *trailing])
+        moved = g.gather(table, rows, axis=first)
+        return g.reshape_keeping(
+            moved, [*leading, *[int(d or 0) for d in x.shape[first : last + 1]], *trailing]
+        )
+
+    @decomposition()
+    def slices(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
+        if not dims:
+            return _roll_flat(g, x, _single(g, shifts))
+        for axis, shift in _moves(g, x, shifts, dims):
+            x = _roll_axis(g, x, shift, axis)
+        return x
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3, 8), shifts=[1], dims=[1])
+        yield Case(f32(2, 3, 8), shifts=[1, -2], dims=[-1, 1])
+        # Swin's: two axes of a channels-last tensor.
+        yield Case(f32(2, 4, 6, 32), shifts=[-2, -3], dims=[1, 2])
+        yield Case(f32(2, 4, 6, 32), shifts=[1, 1], dims=[1, 3])
+        yield Case(f32(2, 3, 2, 32), shifts=[1, 1], dims=[1, -2])
+        yield Case(f32(5, 40), shifts=[2], dims=[0])
+        # Larger than the axis, on either side; a multiple of it; none.
+        for shift in (3, 7, -7, 10_000, -10_000, 0, 6):
+            yield Case(f32(2, 3), shifts=[shift], dims=[1])
+        # The same axis twice: the shifts add up.
+        yield Case(f32(4, 5), shifts=[1, 2], dims=[1, 1])
+        yield Case(f32(4, 5), shifts=[1, -3, 2], dims=[0, -1, -2])
+        # No axes: flat.
+        yield Case(f32(2, 3, 4), shifts=[5])
+        yield Case(f32(7), shifts=[-2])
+        yield Case(f32(3, 4), shifts=[1000], dims=[])
+        yield Case(f32(), shifts=[3])
+        # Empty, and of size 1.
+        yield Case(f32(0, 3), shifts=[1], dims=[1])
+        yield Case(f32(3, 0), shifts=[1], dims=[1])
+        yield Case(f32(2, 0, 3), shifts=[4])
+        yield Case(f32(1, 1), shifts=[1, 1], dims=[0, 1])
+        # Shifts that are computed.
+        yield Case(f32(4, 5), i64(1, value=(2,)), dims=[1])
+        yield Case(f32(4, 5), i64(2, value=(-7, 12)), dims=[0, 1])
+        yield Case(f32(4, 5), i64(value=3), dims=[0])
+        yield Case(f32(4, 0, 5), i64(2, value=(1, 1)), dims=[1, 2])
+        yield Case(f32(2, 3), i64(1, value=(4,)))
+
+
+def _static_moves(x: Value, shifts: Ints | Value, dims: Ints) -> dict[int, int] | None:
+    """Total shift by axis, from 0 to size − 1, where everything is known; None where it is not, or flat."""
+    if not isinstance(shifts, tuple) or not dims or len(shifts) != len(dims):
+        return None
+    moves: dict[int, int] = {}
+    for shift, dim in zip(shifts, dims, strict=True):
+        if not -x.rank <= dim < x.rank:
+            return None
+        axis = dim % x.rank
+        size = x.size(axis)
+        if size is None:
+            return None
+        moves[axis] = (moves.get(axis, 0) + shift) % size if size else 0
+    return {axis: shift for axis, shift in moves.items() if shift}
+
+
+def _merged(x: Value, shifts: Ints | Value, dims: Ints) -> tuple[int, int, dict[int, int]] | None:
+    """First and last axis of one run that holds every rolled axis, where it can be merged into one axis."""
+    moves = _static_moves(x, shifts, dims)
+    if not moves:
+        return None
+    first, last = min(moves), max(moves)
+    run = x.shape[first : last + 1]
+    if (
+        not all(isinstance(d, int) and d > 0 for d in run)
+        or math.prod(int(d or 0) for d in run) > _GATHER_MAX_ROWS
+    ):
+        return None
+    if first != last and not all(isinstance(d, int) and d > 0 for d in x.shape[last + 1 :]):
+        return None
+    if first != last and any(d == 0 for d in x.shape[:first]):
+        return None
+    return first, last, moves
+
+
+def _gather_pays(x: Value, shifts: Ints | Value, dims: Ints) -> bool:
+    plan = _merged(x, shifts, dims)
+    if plan is None:
+        return False
+    row = x.shape[plan[1] + 1 :]
+    if not all(isinstance(d, int) for d in row):
+        return False
+    itemsize = np.dtype(helper.tensor_dtype_to_np_dtype(x.dtype)).itemsize
+    return math.prod(int(d or 0) for d in row) * itemsize >= _GATHER_ROW_BYTES
+
+
+def _rolled_rows(sizes: list[int], moves: dict[int, int]) -> list[int]:
+    """Where each row of the merged axes comes from; ``moves`` counts from the first merged axis on."""
+    rows = np.arange(math.prod(sizes), dtype=np.int64).reshape(sizes)
+    first = min(moves)
+    for axis, shift in moves.items():
+        rows = np.roll(rows, shift, axis=axis - first)
+    return [int(row) for row in rows.reshape(-1)]
+
+
+def _moves(g: Builder, x: Value, shifts: Ints | Value, dims: Ints) -> list[tuple[int, int | Value]]:
+    """Axis and shift of each roll to make; those along one axis are added up where they are known."""
+    for dim in dims:
+        if not -x.rank <= dim < max(x.rank, 1):
+            raise UnsupportedParameter(f"dim {dim} is outside a tensor of rank {x.rank}", where=g.where)
+    axes = [dim % max(x.rank, 1) for dim in dims]
+    if isinstance(shifts, tuple):
+        if len(shifts) != len(dims):
+            raise UnsupportedParameter(f"{len(shifts)} shifts are given for {len(dims)} dims", where=g.where)
+        total: dict[int, int] = {}
+        for axis, shift in zip(axes, shifts, strict=True):
+            total[axis] = total.get(axis, 0) + shift
+        return list(total.items())
+    count = shifts.size(0) if shifts.has_rank and shifts.rank == 1 else 1 if shifts.has_rank else None
+    if count is not None and count != len(dims):
+        raise UnsupportedParameter(f"{count} shifts are given for {len(dims)} dims", where=g.where)
+    flat = g.cast(g.flatten(shifts), TensorProto.INT64)
+    if len(dims) == 1:
+        return [(axes[0], flat)]
+    return [(axis, g.gather(flat, [i], axis=0)) for i, axis in enumerate(axes)]
+
+
+def _single(g: Builder, shifts: Ints | Value) -> int | Value:
+    if not isinstance(shifts, tuple):
+        return g.cast(g.flatten(shifts), TensorProto.INT64)
+    if len(shifts) != 1:
+        raise UnsupportedParameter(
+            f"{len(shifts)} shifts are given and no dims; flat, there is one", where=g.where
+        )
+    return shifts[0]
+
+
+def _roll_axis(g: Builder, x: Value, shift: int | Value, axis: int) -> Value:
+    """``x`` rolled along one axis: what wraps around, then the rest."""
+    size = g.dim(x, axis) if x.rank else 1
+    if isinstance(size, int) and size <= 1:
+        return x
+    if isinstance(shift, int):
+        if isinstance(size, int):
+            shift %= size
+        if shift == 0:
+            return x
+        if not isinstance(size, int) and shift == 1:
+            # Right for every length, 0 and 1 included, without arithmetic on it; so is −1 below.
+            return _swap(g, x, axis, tail=([-1], [np.iinfo(np.int64).max]), head=([0], [-1]))
+        if not isinstance(size, int) and shift == -1:
+            return _swap(g, x, axis, tail=([1], [np.iinfo(np.int64).max]), head=([0], [1]))
+    if isinstance(size, int) and isinstance(shift, int):
+        cut = size - shift
+        return _swap(g, x, axis, tail=([cut], [size]), head=([0], [cut]))
+    # The axis may be empty or shorter than the shift at run time, and Mod by zero raises.
+    divisor = size if isinstance(size, int) else size + g.cast(g.equal(size, 0), TensorProto.INT64)
+    offset = g.mod(shift if not isinstance(shift, int) else g.ints([shift]), _as_value(g, divisor))
+    end = _as_value(g, size)
+    cut_at = end - offset
+    return _swap(g, x, axis, tail=(cut_at, end), head=(g.ints([0]), cut_at))
+
+
+def _swap(g: Builder, x: Value, axis: int, tail: tuple[Any, Any], head: tuple[Any, Any]) -> Value:
+    parts = [g.slice(x, start, end, [axis]) for start, end in (tail, head)]
+    return g.retyped(g.concat(parts, axis=axis), x.shape)
+
+
+def _roll_flat(g: Builder, x: Value, shift: int | Value) -> Value:
+    if x.rank == 1:
+        return _roll_axis(g, x, shift, 0)
+    if x.rank == 0 or (isinstance(shift, int) and shift == 0):
+        return x
+    if x.is_static:
+        total = math.prod(int(d or 0) for d in x.shape)
+        if total <= 1 or (isinstance(shift, int) and shift % total == 0):
+            return x
+    symbolic = sum(1 for d in x.shape if not isinstance(d, int))
+    if g.opset < 14 and (symbolic > 1 or (symbolic and 0 in x.shape)):
+        # Reshape cannot write a size of 0 there, and any of these may be 0.
+        return _gather_flat(g, x, shift)
+    rolled = _roll_axis(g, g.flatten(x), shift, 0)
+    if symbolic > 1:
+        return g.retyped(g.op("Reshape", rolled, g.shape(x), allowzero=1), x.shape)
+    return g.reshape(rolled, [g.dim(x, i) for i in range(x.rank)])
+
+
+def _gather_flat(g: Builder, x: Value, shift: int | Value) -> Value:
+    """Flat roll by indices in the shape of ``x``: no Reshape back, so any size may turn out to be 0."""
+    dims = [g.dim(x, i) for i in range(x.rank)]
+    count = _as_value(g, g.product(dims))
+    position: Value | None = None
+    for axis in reversed(range(x.rank)):
+        size = _as_value(g, dims[axis])
+        along = g.range(0, g.squeeze(size, [0]))
+        term = g.unsqueeze(along, list(range(1, x.rank - axis)))
+        if axis < x.rank - 1:
+            term = term * _as_value(g, g.product(dims[axis + 1 :]))
+        position = term if position is None else position + term
+    assert position is not None
+    divisor = count + g.cast(g.equal(count, 0), TensorProto.INT64)
+    moved = position - (g.mod(_as_value(g, shift), divisor))
+    return g.retyped(g.gather(g.flatten(x), g.mod(moved, divisor), axis=0), x.shape)
+
+
+def _as_value(g: Builder, size: int | Value) -> Value:
+    return g.ints([size]) if isinstance(size, int) else size

@@ -1,0 +1,151 @@
+"""Which combinations of case, opset, dtype, sizes and place a pass is run in."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from onnx import defs
+
+from rewriter.errors import DecompositionError, NeedsRank
+from rewriter.placeholder import Site, expand
+from rewriter.testing.models import PLACES, build
+from rewriter.types import TensorType, dtype_from_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rewriter.placeholder import Case, Placeholder
+
+LOWEST_OPSET = 11
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One run; ``decomposition`` None leaves the choice to the pass."""
+
+    placeholder: Placeholder
+    number: int
+    dtype: str
+    opset: int
+    symbolic: bool
+    place: str
+    decomposition: str | None
+
+    @property
+    def case(self) -> Case:
+        return list(self.placeholder.cases())[self.number]
+
+    def __str__(self) -> str:
+        sizes = "symbolic" if self.symbolic else "static"
+        form = self.decomposition or "chosen"
+        name = self.placeholder.pass_name()
+        return f"{name}-{form}-opset{self.opset}-{self.dtype}-case{self.number}-{sizes}-{self.place}"
+
+
+def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Variant]:
+    """The combinations to run: by default the opsets at which an emitted form changes, with the lowest and the newest,
+    in the first two dtypes that differ in kind; ``full`` is every opset and dtype."""
+    placeholder.validate()
+    opsets = range(LOWEST_OPSET, defs.onnx_opset_version() + 1) if full else opsets_of_interest(placeholder)
+    dtypes = placeholder.dtypes if full else _two(placeholder.dtypes)
+    for number, case in enumerate(placeholder.cases()):
+        case_dtypes = [d for d in dtypes if case.dtypes is None or d in case.dtypes]
+        if not case_dtypes and case.dtypes:
+            case_dtypes = [case.dtypes[0]]
+        for opset in opsets:
+            low, high = case.opsets or (LOWEST_OPSET, defs.onnx_opset_version())
+            if not low <= opset <= high:
+                continue
+            for dtype in case_dtypes:
+                if not _exists(dtype, opset):
+                    continue
+                for symbolic in (False, True) if case.symbolic else (False,):
+                    for place in PLACES:
+                        yield Variant(placeholder, number, dtype, opset, symbolic, place, None)
+                    for form in placeholder.decompositions:
+                        if form.serves(opset):
+                            yield Variant(placeholder, number, dtype, opset, symbolic, "graph", form.name)
+
+
+def opsets_of_interest(placeholder: Placeholder) -> list[int]:
+    """The lowest and newest opset, and each at which some case is written otherwise than one opset earlier."""
+    newest = defs.onnx_opset_version()
+    found = {LOWEST_OPSET, newest}
+    for case in placeholder.cases():
+        low, high = case.opsets or (LOWEST_OPSET, newest)
+        dtype = placeholder.dtypes[0] if case.dtypes is None else case.dtypes[0]
+        if "float32" in placeholder.dtypes and (case.dtypes is None or "float32" in case.dtypes):
+            dtype = "float32"
+        found |= {low, high}
+        for symbolic in (False, True) if case.symbolic else (False,):
+            for form in placeholder.decompositions:
+                before: object = None
+                for opset in range(max(low, form.opset), high + 1):
+                    written = _form(placeholder, case, dtype, opset, symbolic, form.name)
+                    if written != before and before is not None:
+                        found.add(opset)
+                    if opset == max(low, form.opset):
+                        found.add(opset)
+                    before = written
+    return sorted(found)
+
+
+def only(placeholder: Placeholder, name: str | None) -> Placeholder:
+    """The same pass with one decomposition, whatever it prefers; with all for None."""
+    if name is None:
+        return placeholder
+    forced = copy.copy(placeholder)
+    forced.__dict__["decompositions"] = tuple(
+        replace(form, when=None) for form in placeholder.decompositions if form.name == name
+    )
+    return forced
+
+
+def site_of(placeholder: Placeholder, case: Case, *, dtype: str, opset: int, symbolic: bool) -> Site:
+    """The case's placeholder as a decomposition sees it in the main graph."""
+    built = build(placeholder, case, dtype=dtype, opset=opset, symbolic=symbolic, place="graph")
+    types = {info.name: TensorType.from_proto(info.type) for info in built.model.graph.input}
+    node = built.model.graph.node[0]
+    return Site(
+        node, tuple(types.get(name) for name in node.input), opset=opset, ir_version=built.model.ir_version
+    )
+
+
+def applies(
+    placeholder: Placeholder, case: Case, *, dtype: str, opset: int, symbolic: bool, form: str
+) -> bool:
+    """Whether the decomposition's own precondition holds for the case."""
+    from rewriter.placeholder.expand import _builder, _values, bind_site
+
+    item = next(d for d in placeholder.decompositions if d.name == form)
+    if item.requires is None:
+        return True
+    site = site_of(placeholder, case, dtype=dtype, opset=opset, symbolic=symbolic)
+    try:
+        return bool(item.requires(**_values(_builder(placeholder, site), bind_site(placeholder, site))))
+    except NeedsRank:
+        return False
+
+
+def _form(placeholder: Placeholder, case: Case, dtype: str, opset: int, symbolic: bool, form: str) -> object:
+    site = site_of(placeholder, case, dtype=dtype, opset=opset, symbolic=symbolic)
+    try:
+        made = expand(placeholder, site, force=form)
+    except DecompositionError as error:
+        return type(error)
+    return [(n.op_type, len(n.input), tuple(a.name for a in n.attribute)) for n in made.nodes]
+
+
+def _exists(dtype: str, opset: int) -> bool:
+    """Whether ONNX has tensors of the dtype at the opset (bfloat16 came with 13)."""
+    allowed = next(iter(defs.get_schema("Identity", opset, "").type_constraints)).allowed_type_strs
+    name = {"float32": "float", "float64": "double"}.get(dtype, dtype)
+    assert dtype_from_name(dtype)
+    return f"tensor({name})" in allowed
+
+
+def _two(dtypes: tuple[str, ...]) -> tuple[str, ...]:
+    preferred = [d for d in ("float32", "float16", "int64") if d in dtypes]
+    return tuple(preferred[:2]) or dtypes[:2]
