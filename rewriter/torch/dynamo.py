@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._guards import detect_fake_mode
 from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
 from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 
@@ -21,7 +23,7 @@ def emit_dynamo(operator: PlaceholderFunction, call: Call, function: Callable[..
     """One node in the traced graph; ``function`` on the call's fake tensors gives its shapes and dtypes."""
     name = operator.qualified_name
     # What the function does must not be recorded: the sizes of its results would keep it alive in the graph.
-    with disable_proxy_modes_tracing():
+    with disable_proxy_modes_tracing(), _no_symbol_left_pending(call):
         result = function(**call.arguments)
     flat = flatten(result, name)
     if _has_new_symbols(flat, call):
@@ -46,6 +48,16 @@ def emit_dynamo(operator: PlaceholderFunction, call: Call, function: Callable[..
     pairs = zip(made, flat, strict=True)
     return form(result)(
         [item if item.device == real.device else item.to(real.device) for item, real in pairs]
+    )
+
+
+def _no_symbol_left_pending(call: Call) -> AbstractContextManager[Any]:
+    """Tracing insists that sizes which depend on values are recorded; those of a trial run never are."""
+    mode = detect_fake_mode(list(call.tensors.values()))
+    return (
+        nullcontext()
+        if mode is None or mode.shape_env is None
+        else mode.shape_env.ignore_fresh_unbacked_symbols()
     )
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._guards import detect_fake_mode
 
+from rewriter.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -25,6 +27,11 @@ def running_exporter(arguments: Iterable[Any]) -> Exporter | None:
     """
     if not torch.onnx.is_in_onnx_export():
         return None
+    if torch.compiler.is_dynamo_compiling():
+        # The exporter's second attempt, after its first has failed.  It would trace through the function.
+        raise UsageError(
+            "TorchDynamo cannot export a placeholder", remedy="see the error of the first attempt"
+        )
     if is_tracing():
         return Exporter.LEGACY
     return Exporter.DYNAMO if _has_fakes(arguments) else None
