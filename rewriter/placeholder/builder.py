@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: Attribute suffixes as `torch.onnx` symbolics write them.
 _SUFFIXES = ("_i", "_f", "_s", "_t", "_is", "_fs", "_ss", "_ts", "_g")
 
+#: What :meth:`Builder.mark` remembers.
+Mark = tuple[int, int, int, dict[str, int], dict[str, Value], dict[tuple[int, tuple[int, ...], bytes], Value]]
+
 
 class Builder(Operators):
     """Records the operators that replace one placeholder.
@@ -159,7 +162,7 @@ class Builder(Operators):
                     where=self.where,
                     remedy=self._attribute_hint(op_type, name),
                 )
-        node.attribute.extend(helper.make_attribute(name, value) for name, value in attrs.items())
+        node.attribute.extend(_attribute(name, value) for name, value in attrs.items())
         if schema is not None and op_type != "Constant":
             self._check_counts(schema, node)
             self._check_types(schema, inputs)
@@ -179,6 +182,27 @@ class Builder(Operators):
             result = self.op(op_type, self.const(left, right), right)
         assert isinstance(result, Value)
         return result
+
+    def mark(self) -> Mark:
+        """The state to :meth:`rewind` to, where a body is tried in one way and then in another."""
+        return (
+            len(self.nodes),
+            len(self.initializers),
+            self._counter,
+            dict(self.domains),
+            dict(self.values),
+            dict(self._constants),
+        )
+
+    def rewind(self, mark: Mark) -> None:
+        """Forget what was built since ``mark``."""
+        nodes, initializers, self._counter, domains, values, constants = mark
+        del self.nodes[nodes:], self.initializers[initializers:]
+        self.domains, self.values, self._constants = dict(domains), dict(values), dict(constants)
+
+    def fresh_input(self, type: TensorType | None) -> Value:  # noqa: A002
+        """In a :meth:`body`: an input of it (what an iteration of Loop or Scan is given)."""
+        return self.input(self._fresh(), type)
 
     def subgraph(
         self, name: str, body: Builder, inputs: Sequence[Value], outputs: Sequence[Value]
@@ -366,6 +390,16 @@ def _joined(types: Sequence[TensorType | None]) -> TensorType | None:
                 a if a == b else None for a, b in zip(first.shape, other.shape, strict=True)
             )
     return first
+
+
+def _attribute(name: str, value: Any) -> AttributeProto:
+    """``value`` as an attribute; one that is an attribute already (its type decided elsewhere) under ``name``."""
+    if not isinstance(value, AttributeProto):
+        return helper.make_attribute(name, value)
+    copied = AttributeProto()
+    copied.CopyFrom(value)
+    copied.name = name
+    return copied
 
 
 def _strip_suffix(name: str) -> str:
