@@ -18,6 +18,7 @@ from rewriter.graph import inference
 from rewriter.graph.constants import Constants
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of, input_symbols
+from rewriter.graph.lift import lifted_version
 from rewriter.graph.scopes import FunctionKey, Scope, function_scope
 from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
 from rewriter.graph.types import contradicts, refine, without_made_up
@@ -177,11 +178,12 @@ class Frames:
         for root in self.survey.roots:
             for item in root.found:
                 if item.match is not None:
-                    found.add((item.domain, item.node.op_type, item.scope.opsets.get(item.domain, 1)))
+                    version = lifted_version(item.domain, item.scope.opsets.get(item.domain, 1))
+                    found.add((item.domain, item.node.op_type, version))
             for call in root.calls:
                 if call.callee in self.survey.holding:
                     domain, name, _ = call.callee
-                    found.add((domain, name, call.scope.opsets.get(domain, 1)))
+                    found.add((domain, name, lifted_version(domain, call.scope.opsets.get(domain, 1))))
         return found
 
     def _infer(self, frame: Frame) -> None:

@@ -9,6 +9,7 @@ What differs in the copy:
 
 - A withheld or external initializer of the main graph becomes a typed input; small integer ones (shapes) are loaded instead.
 - Domains that are used without being imported are imported at version 1 (inference would raise).
+- Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
 - Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the two contradict (an
   exporter was told a wrong shape), what is declared downstream is wrong as well, and inference is repeated without any declared
@@ -25,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shape_inference
 
+from rewriter.graph.lift import lift
 from rewriter.graph.scopes import Scope, graphs_of
 from rewriter.graph.types import common
 from rewriter.types import TensorType
@@ -107,6 +109,7 @@ def copy_main(
         del model.graph.initializer[:]
         for raw in copies:
             model.graph.initializer.add().MergeFromString(raw)
+    lift(model)
     return Copy(model, scope)
 
 
@@ -135,6 +138,7 @@ def copy_function(
         resolve_attributes(node, attributes)
     _add_imports(model, scope.opsets, domains)
     _add_functions(model, file.model, left_out)
+    lift(model)
     return Copy(model, scope)
 
 
