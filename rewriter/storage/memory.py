@@ -6,7 +6,7 @@ not changed, and need not fit protobuf's 2 GiB limit, since it is never serialis
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.unknown_fields import UnknownFieldSet
 from onnx import TensorProto
@@ -107,11 +107,16 @@ def _fill_tensor(copy: TensorProto, tensor: TensorProto, taken: Taken) -> None:
     taken.append((copy, HeldPayload(tensor, location)))
 
 
-def _copy_field(copy: Message, name: str, value: object, *, repeated: bool, message: bool) -> None:
-    if repeated:
+def _copy_field(copy: Message, name: str, value: Any, *, repeated: bool, message: bool) -> None:
+    if repeated and not message and any(isinstance(item, bytes) for item in value):
+        for item in value:
+            _copy_field(copy, name, item if isinstance(item, bytes) else item.encode(), repeated=False, message=False)
+    elif repeated:
         getattr(copy, name).MergeFrom(value)
     elif message:
         getattr(copy, name).CopyFrom(value)
+    elif isinstance(value, bytes):  # bytes, or a string that is not UTF-8, which protobuf reads but does not take
+        copy.MergeFromString(key(copy.DESCRIPTOR.fields_by_name[name].number) + varint(len(value)) + value)
     else:
         setattr(copy, name, value)
 
