@@ -1,0 +1,1 @@
+"""Activations: elementwise functions with a name."""

@@ -1,0 +1,1 @@
+"""Operators that move data and compute nothing."""
