@@ -15,8 +15,7 @@ from rewriter.verify.session import Refused, Session
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from onnx import ModelProto
-
+    from rewriter.verify.cut import CutModel
     from rewriter.verify.inputs import Sample
     from rewriter.verify.proof import Checked
     from rewriter.verify.values import Data
@@ -28,9 +27,11 @@ _REMEDY = "--no-simplify delivers the model as it was rewritten"
 class Delivered:
     """The model as it will be used: simplified, and optimised by the runtime."""
 
-    def __init__(self, weights: Weights, model: ModelProto, libraries: Sequence[Path]) -> None:
+    def __init__(self, weights: Weights, model: CutModel, libraries: Sequence[Path]) -> None:
         self._weights = weights
-        self._model = model
+        self._model = model.model
+        #: What the outputs, and what operators that were cut out took, are called in this model.
+        self._names = labelled(model)
         self._libraries = libraries
         self._plain: Session | None = None
         self._session = self._load(optimise=True)
@@ -38,21 +39,31 @@ class Delivered:
 
     def _load(self, *, optimise: bool) -> Session:
         try:
-            return Session(self._weights, self._model, optimise=optimise, libraries=self._libraries)
+            return Session(
+                self._weights,
+                self._model,
+                extra_outputs=self._names.values(),
+                optimise=optimise,
+                libraries=self._libraries,
+            )
         except Refused as error:
             raise MismatchError(f"the model to be delivered: {error.what}", remedy=_REMEDY) from error
 
     def compare(self, sample: Sample, expected: Mapping[str, Data], into: Mapping[str, Checked]) -> None:
-        """Hold the outputs against those of the rewritten model, run as written; MismatchError names what differs."""
+        """Hold the values, by label, against those of the rewritten model, run as written.
+
+        MismatchError names what differs.
+        """
         try:
-            found = self._session.run(sample.feeds, list(expected))
+            found = self._session.run(sample.feeds, list(self._names.values()))
         except Refused as error:
             raise MismatchError(
                 f"the model to be delivered refuses what the rewritten one accepts ({sample.describe()}): {error.what}",
                 remedy=_REMEDY,
             ) from error
-        for name, want in expected.items():
-            problem = differs(found[name], want, into.get(name))
+        for label, want in expected.items():
+            name = self._names[label]
+            problem = differs(found[name], want, into.get(label))
             if problem is None:
                 continue
             if self._plain is None:
@@ -62,7 +73,7 @@ class Delivered:
             if unoptimised is None and _is_discrete(want):
                 # A number was rounded otherwise, and an index or a comparison tipped over: not the file's fault.
                 self.warnings.append(
-                    f"output '{name}' {problem} when onnxruntime optimises the model, and agrees when it does not "
+                    f"{label} {problem} when onnxruntime optimises the model, and agrees when it does not "
                     f"({sample.describe()}): a near tie"
                 )
                 continue
@@ -72,10 +83,14 @@ class Delivered:
                 else "onnxruntime's optimiser, on the delivered graph,"
             )
             raise MismatchError(
-                f"{cause} changed output '{name}': {problem} ({sample.describe()})",
-                where=f"output '{name}'",
+                f"{cause} changed {label}: {problem} ({sample.describe()})",
                 remedy=_REMEDY,
             )
+
+
+def labelled(model: CutModel) -> dict[str, str]:
+    """What is compared, by a label for people: the graph's outputs, and what the operators that were cut out took."""
+    return {f"output '{output.name}'": output.name for output in model.model.graph.output} | model.probes
 
 
 def differs(found: Data, expected: Data, into: Checked | None) -> str | None:

@@ -8,7 +8,7 @@ from rewriter.errors import CannotVerifyError
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
 from rewriter.verify.cut import cut_unknown
-from rewriter.verify.delivered import differs
+from rewriter.verify.delivered import differs, labelled
 from rewriter.verify.dims import ATTEMPTS
 from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
@@ -56,7 +56,9 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
         return f"the result does not load: {error.what}"
     constants = Constants(weights.file, main_scope(old.model))
     inputs = inputs_of(old.model, types, constants.find, options, extra=old.inputs)
-    outputs = [output.name for output in before.graph.output]
+    labels, counterparts = labelled(old), labelled(new)
+    if labels.keys() != counterparts.keys():
+        return "its outputs are others"
     for index in range(max(2, inputs.count) if inputs.given is None else 1):
         refusal = "no sizes fit the types of its inputs"
         for attempt in range(ATTEMPTS if inputs.can_redraw else 1):
@@ -64,7 +66,7 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
             if sample is None:
                 continue
             try:
-                expected = reference.run(sample.feeds, [*outputs, *old.probes.values()])
+                expected = reference.run(sample.feeds, list(labels.values()))
             except Refused as error:
                 refusal = error.what
                 continue
@@ -72,14 +74,11 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
         else:
             return f"it could not be compared: {refusal}"
         try:
-            found = candidate.run(sample.feeds, [*outputs, *new.probes.values()])
+            found = candidate.run(sample.feeds, list(counterparts.values()))
         except Refused as error:
             return f"the result refuses what the model accepted ({sample.describe()}): {error.what}"
-        for label, a, b in (
-            *((f"output '{name}'", name, name) for name in outputs),
-            *((label, new.probes[label], old.probes[label]) for label in old.probes),
-        ):
-            problem = differs(found[a], expected[b], None)
+        for label, name in labels.items():
+            problem = differs(found[counterparts[label]], expected[name], None)
             if problem is not None:
                 return f"{label} {problem} ({sample.describe()})"
     return None

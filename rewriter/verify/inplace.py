@@ -187,6 +187,26 @@ class InPlace:
                     where=region.where,
                     remedy=f"correct pass '{region.placeholder.pass_name()}'; nothing was delivered",
                 ) from error
+        self._blame_types(regions)
+
+    def _blame_types(self, regions: Sequence[Region]) -> None:
+        """Each region loads, but the whole does not: one may give a type that its readers do not take."""
+        names = exposed_names(regions)
+        sample = self.inputs.draw(0)
+        if not names or sample is None:
+            return
+        try:
+            session = Session(
+                self.weights, prune(self.model, names), optimise=False, libraries=self.libraries
+            )
+            values = session.run(sample.feeds, names)
+        except (Refused, CannotVerifyError):
+            return
+        self.compare(
+            [(r, RegionResult(r.placeholder.pass_name(), r.decomposition, r.where)) for r in regions],
+            values,
+            sample,
+        )
 
     def _blame_run(self, error: Refused, sample: Sample, regions: Sequence[Region]) -> None:
         """MismatchError if a region refuses what its reference accepts."""

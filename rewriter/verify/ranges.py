@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 
 #: Operators that hand on elements of their first inputs unchanged: type → how many inputs.
 _MOVES: Mapping[str, int] = {
-    **dict.fromkeys(
-        ("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Expand", "Tile"), 1
-    ),
+    **dict.fromkeys(("Identity", "Cast", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose"), 1),
     **dict.fromkeys(("Expand", "Tile", "Slice", "Split", "Gather", "GatherND", "GatherElements", "Pad"), 1),
     **dict.fromkeys(
         (

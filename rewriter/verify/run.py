@@ -11,7 +11,7 @@ from rewriter.graph.scopes import main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
 from rewriter.verify.cut import cut_unknown, prune
-from rewriter.verify.delivered import Delivered
+from rewriter.verify.delivered import Delivered, labelled
 from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
@@ -96,19 +96,20 @@ class _Run:
         libraries = tuple(self.options.libraries.values())
         place = InPlace(self.weights, cut.model, inputs, types, libraries)
         outputs = [output.name for output in self.rewritten.graph.output]
-        checked = {name: Checked(name) for name in outputs}
+        labels = labelled(cut)
+        checked = {f"output '{name}'": Checked(name) for name in outputs}
         self.proof.outputs = list(checked.values())
         first, *others = place.batches(pairs)
         regions = [region for region, _ in pairs]
-        names = list(dict.fromkeys([*outputs, *exposed_names(r for r, _ in first)]))
+        names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
-        held = Delivered(self.weights, delivered.model, libraries)
+        held = Delivered(self.weights, delivered, libraries)
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
             sample, values = place.accepted(session, index, regions, names)
             self.proof.sizes.append(dict(sample.sizes))
             place.compare(first, values, sample)
-            held.compare(sample, {name: values[name] for name in outputs}, checked)
+            held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
             self.stage.advance()
         self.proof.warnings += held.warnings
@@ -139,7 +140,7 @@ class _Run:
                 f"{', '.join(cut.operators)} cannot run here and was cut out: drawn values stand for its results; "
                 "--library names a library that has it"
             )
-        if set(cut.inputs) != set(delivered.inputs):
+        if set(cut.inputs) != set(delivered.inputs) or set(cut.probes) != set(delivered.probes):
             raise CannotVerifyError(
                 "simplification changed an operator that is kept, so the two models cannot be compared",
                 remedy=f"pass --no-simplify, or {NO_VERIFY}",
