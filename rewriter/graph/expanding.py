@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 from onnx import NodeProto, numpy_helper
 
 from rewriter.errors import CyclicDecompositionError
+from rewriter.graph.aliases import readable_names, with_real_names
 from rewriter.graph.leftover import describe
 from rewriter.graph.scopes import Scope, qualified, text
 from rewriter.graph.splice import Replacement, place
 from rewriter.graph.survey import Found, Keep, survey_root
-from rewriter.placeholder.binding import Bound, Ref, Site
+from rewriter.placeholder.binding import Bound, Site
 from rewriter.placeholder.expand import Expansion, expand
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _expand(
             where=site.where,
             remedy="one of their passes must decompose into standard operators",
         )
-    plain, aliases = _readable_names(site)
+    plain, aliases = readable_names(site)
     expansion = expand(match.placeholder, plain, match=match, portable=here.portable)
     inputs = {name: aliases.get(name, name) for name in plain.node.input if name}
     replacement = place(expansion, site.node, here.names, site.where, inputs, site.wanted)
@@ -165,7 +166,7 @@ def _region(
         match.placeholder,
         expansion.decomposition,
         expansion.reason,
-        _with_names(expansion.bound, aliases),
+        with_real_names(expansion.bound, aliases),
         site.where,
         here.ref,
         list(zip(site.node.input, site.inputs, strict=False)),
@@ -182,51 +183,6 @@ def _link(site: Site) -> _Link:
     node.attribute.extend(sorted(site.node.attribute, key=lambda a: a.name))
     identity = node.SerializeToString(deterministic=True) + repr(site.inputs).encode()
     return qualified(site.node), identity
-
-
-# --- names that a decomposition could mistake for its own -----------------------------------------------------
-
-
-def _readable_names(site: Site) -> tuple[Site, dict[str, str]]:
-    """``site`` with inputs named so that they cannot be taken for local names of an expansion, and what they stand for.
-
-    Only for names that begin with ``%``, or are not UTF-8 (protobuf gives them as bytes).
-    """
-    odd = [name for name in site.node.input if isinstance(name, bytes) or name.startswith("%")]
-    if not odd:
-        return site, {}
-    taken = set(site.node.input)
-    aliases: dict[str, str] = {}
-    back: dict[str, str] = {}
-    for name in dict.fromkeys(odd):
-        alias = f"input:{len(aliases)}"
-        while alias in taken:
-            alias += "'"
-        aliases[alias] = name
-        back[name] = alias
-    node = NodeProto()
-    node.CopyFrom(site.node)
-    names = [back.get(name, name) for name in node.input]
-    del node.input[:]
-    node.input.extend(names)
-    return replace(site, node=node, constants=_Renamed(site.constants, aliases)), aliases
-
-
-class _Renamed(Mapping[str, Any]):
-    def __init__(self, inner: Mapping[str, Any], names: Mapping[str, str]) -> None:
-        self._inner, self._names = inner, names
-
-    def __getitem__(self, name: str) -> Any:
-        return self._inner[self._names.get(name, name)]
-
-    def __contains__(self, name: object) -> bool:
-        return (self._names.get(name, name) if isinstance(name, str) else name) in self._inner
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._names, *self._inner])
-
-    def __len__(self) -> int:
-        return len(self._names) + len(self._inner)
 
 
 class _Constants(Mapping[str, Any]):
@@ -248,15 +204,3 @@ class _Constants(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._made) + len(self._outer)
-
-
-def _with_names(bound: Bound, aliases: Mapping[str, str]) -> Bound:
-    if not aliases:
-        return bound
-
-    def real(argument: Any) -> Any:
-        if isinstance(argument, Ref):
-            return replace(argument, name=aliases.get(argument.name, argument.name))
-        return tuple(real(item) for item in argument) if isinstance(argument, tuple) else argument
-
-    return Bound({name: real(argument) for name, argument in bound.arguments.items()})

@@ -15,6 +15,7 @@ from onnx import FunctionProto, TypeProto
 
 from rewriter.errors import CyclicDecompositionError, DecompositionError, DecompositionFault, RewriteError
 from rewriter.graph import inference
+from rewriter.graph.aliases import readable_names
 from rewriter.graph.constants import Constants
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of, input_symbols
@@ -245,7 +246,7 @@ class Frames:
 
     def _placeholder(self, frame: Frame, found: Found, types: Types) -> Types:
         assert found.match is not None
-        site = self.site(frame, found, types)
+        site, _ = readable_names(self.site(frame, found, types))
         inferred: Sequence[TensorType | None] = ()
         try:
             inferred = infer_types(found.match.placeholder, site, match=found.match)

@@ -47,7 +47,9 @@ def _attributes_to_inputs(graph: GraphProto, count: int) -> int:
                     name = f"rewriter.{wanted}.{count}"
                     count += 1
                     graph.initializer.append(
-                        TensorProto(name=name, data_type=TensorProto.INT64, dims=[len(values)], int64_data=values)
+                        TensorProto(
+                            name=name, data_type=TensorProto.INT64, dims=[len(values)], int64_data=values
+                        )
                     )
                     node.input.append(name)
                     node.attribute.remove(attribute)
