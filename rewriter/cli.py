@@ -124,8 +124,12 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command; its exit code.  An error becomes one message on standard error."""
     debug = "--debug" in arguments
     try:
-        code = command.main(list(arguments), prog_name="rewrite", standalone_mode=False)
+        # Not command.main(), which has its own idea of broken pipes and interrupts.
+        with command.make_context("rewrite", list(arguments)) as context:
+            code = command.invoke(context)
         sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except BrokenPipeError:
         # Whoever read us has gone; python would complain once more when it flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

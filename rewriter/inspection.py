@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rewriter import manifest
+from rewriter import manifest, stamp
 from rewriter.graph.scopes import qualified
 from rewriter.graph.survey import Keep, survey
 from rewriter.placeholder.registry import Selection
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rewriter.errors import Where
-    from rewriter.graph.survey import Found, Survey
+    from rewriter.graph.survey import Found
+    from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
 
 
@@ -88,7 +88,9 @@ class Inspection:
 
     def lines(self, *, verbose: bool = False) -> list[tuple[str, str]]:
         """(label, text), one line for each kind of placeholder, or with ``verbose`` each one."""
-        domains = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items())
+        domains = ", ".join(
+            f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items()
+        )
         lines = [("model", f"{self.source}: opset {domains}; IR version {self.ir_version}")]
         if not self.placeholders:
             lines.append(("clean", "it holds no placeholders"))
@@ -101,7 +103,9 @@ class Inspection:
             elif kept:
                 fate = "would stay"
             else:
-                fate = "→ no pass" + (f"; is it '{nearest}'? then --passes {nearest}, or --bind" if nearest else "")
+                fate = "→ no pass" + (
+                    f"; is it '{nearest}'? then --passes {nearest}, or --bind" if nearest else ""
+                )
             label = "unknown" if by is None and not kept else "found"
             lines.append((label, f"{len(members)} × {operator} {fate}"))
             shown = members if verbose else members[:3]
@@ -138,29 +142,26 @@ def inspect(
     The arguments are those of :func:`rewriter.rewrite`.
     """
     selection = Selection.load(passes, bind)
-    keeping = Keep.parse(keep)
     with open_source(source) as file:
-        found = survey(file.model, selection, keeping)
         stamped = manifest.read(file.model)
+        valid = manifest.read_valid(file.model, file)
+        found = survey(file.model, selection, keeping(Keep.parse(keep), valid))
         return Inspection(
             name_of(source),
             {opset.domain: opset.version for opset in file.model.opset_import},
             file.model.ir_version,
             [_sighting(item, selection) for item in found.found],
-            runtime_operators(found),
+            stamp.declared(file.model, ())[1],
             None if stamped is None else stamped.data,
-            stamped is not None and manifest.read_valid(file.model, file) is not None,
+            valid is not None,
             _unmatched(found.found, selection),
         )
 
 
-def runtime_operators(found: Survey) -> list[Declared]:
-    """The operators in runtimes' own domains, with the version that each scope imports."""
-    counts: Counter[tuple[str, str, int]] = Counter()
-    for root in found.roots:
-        for (domain, op_type), count in root.runtime.items():
-            counts[domain, op_type, root.scope.opsets.get(domain, 1)] += count
-    return [Declared(domain, name, version, count) for (domain, name, version), count in sorted(counts.items())]
+def keeping(keep: Keep, earlier: Manifest | None) -> Keep:
+    """``keep``, and what an earlier run kept in this very model."""
+    declared = () if earlier is None else ((entry["domain"], entry["name"]) for entry in earlier.kept)
+    return Keep(keep.operators | frozenset(declared))
 
 
 def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[str, str]]:
@@ -171,10 +172,15 @@ def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[st
         lines.append((name, placeholder.summary))
         lines.append((name, f"    matches {', '.join(placeholder.matches)}; opset {_opsets(placeholder)}"))
         if verbose:
-            lines.append((name, f"    parameters {placeholder.signature}; results {', '.join(placeholder.outputs)}"))
+            lines.append(
+                (name, f"    parameters {placeholder.signature}; results {', '.join(placeholder.outputs)}")
+            )
             lines.append((name, f"    in domains {', '.join(placeholder.domains)}"))
             lines += [
-                (name, f"    decomposition {d.name}, opset {d.opset}{'' if d.until is None else f' to {d.until}'}")
+                (
+                    name,
+                    f"    decomposition {d.name}, opset {d.opset}{'' if d.until is None else f' to {d.until}'}",
+                )
                 for d in placeholder.decompositions
             ]
     return lines
@@ -183,7 +189,11 @@ def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[st
 def _opsets(placeholder: Placeholder) -> str:
     oldest = min(d.opset for d in placeholder.decompositions)
     ends = [d.until for d in placeholder.decompositions]
-    return f"{oldest} and newer" if None in ends else f"{oldest} to {max(end for end in ends if end is not None)}"
+    return (
+        f"{oldest} and newer"
+        if None in ends
+        else f"{oldest} to {max(end for end in ends if end is not None)}"
+    )
 
 
 def _sighting(found: Found, selection: Selection) -> Sighting:

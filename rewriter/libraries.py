@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
     from rewriter.manifest import Manifest
+    from rewriter.report import Declared
 
 
 @dataclass(frozen=True)
@@ -37,12 +38,16 @@ class Libraries:
                 ) from error
         return cls(paths, checksums)
 
-    def of(self, domain: str, name: str, earlier: Manifest | None) -> tuple[str | None, str | None]:
-        """File name and checksum for an operator; those of an earlier manifest where none was given now."""
-        if domain in self.paths:
-            return self.paths[domain].name, self.checksums[domain]
+    def declare(self, operator: Declared, earlier: Manifest | None) -> Declared:
+        """``operator`` with the library given for its domain, or the one that an earlier manifest names."""
+        if operator.domain in self.paths:
+            return replace(
+                operator, library=self.paths[operator.domain].name, sha256=self.checksums[operator.domain]
+            )
         for entry in earlier.kept if earlier else ():
             library = entry.get("library")
-            if entry["domain"] == domain and entry["name"] == name and isinstance(library, dict):
-                return library.get("file"), library.get("sha256")
-        return None, None
+            if (entry["domain"], entry["name"]) == (operator.domain, operator.name) and isinstance(
+                library, dict
+            ):
+                return replace(operator, library=library.get("file"), sha256=library.get("sha256"))
+        return operator

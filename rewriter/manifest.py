@@ -47,6 +47,10 @@ class Manifest:
         return bool(self.data.get("verification", {}).get("verdict") == "verified")
 
     @property
+    def is_unproved(self) -> bool:
+        return bool(self.data.get("verification", {}).get("verdict") == "unproved")
+
+    @property
     def simplification(self) -> str:
         return str(self.data.get("simplification", "off"))
 
@@ -152,6 +156,8 @@ def _merged(replaced: Sequence[Replaced], earlier: Sequence[Mapping[str, Any]]) 
         if isinstance(into, list) and isinstance(count, int):
             counts[old["operator"], old["pass"], old["decomposition"], tuple(map(str, into))] += count
     for new in replaced:
+        if new.via:
+            continue  # it came from a placeholder that is counted
         counts[new.operator, new.by, new.decomposition, tuple(sorted(set(new.into)))] += 1
     return [
         {"operator": operator, "pass": by, "decomposition": decomposition, "into": list(into), "count": count}

@@ -23,7 +23,9 @@ class Range(_Form):
 
     name = "NAME=LOW:HIGH"
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> tuple[str, tuple[float, float]]:
+    def convert(
+        self, value: Any, param: Parameter | None, ctx: Context | None
+    ) -> tuple[str, tuple[float, float]]:
         name, _, text = str(value).rpartition("=")
         low, _, high = text.partition(":")
         try:
@@ -40,7 +42,9 @@ class Sizes(_Form):
 
     name = "DIM=SIZE[,SIZE]"
 
-    def convert(self, value: Any, param: Parameter | None, ctx: Context | None) -> tuple[str, tuple[int, ...]]:
+    def convert(
+        self, value: Any, param: Parameter | None, ctx: Context | None
+    ) -> tuple[str, tuple[int, ...]]:
         name, _, text = str(value).rpartition("=")
         sizes = text.split(",")
         if not name or not all(size.strip().isdecimal() for size in sizes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -13,13 +14,13 @@ from rewriter import manifest as manifests
 from rewriter import stamp
 from rewriter.decompose import decompose
 from rewriter.digest import digest
-from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError
-from rewriter.graph.interface import Interface
+from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError
 from rewriter.graph.survey import Keep
+from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
 from rewriter.placeholder.registry import Selection
 from rewriter.progress import Progress, Quiet
-from rewriter.report import Failure, Replaced, Report, Simplified
+from rewriter.report import Failure, Replaced, Report, Simplified, Written
 from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
@@ -27,8 +28,6 @@ from rewriter.strip import strip_debug as strip
 from rewriter.verify.options import VerifyOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onnx import ModelProto
 
     from rewriter.decompose import Decomposed
@@ -93,7 +92,10 @@ def rewrite(
                 seed,
                 inputs if inputs is None or isinstance(inputs, Mapping) else Path(inputs),
                 dict(input_ranges or {}),
-                {name: (sizes,) if isinstance(sizes, int) else tuple(sizes) for name, sizes in (dims or {}).items()},
+                {
+                    name: (sizes,) if isinstance(sizes, int) else tuple(sizes)
+                    for name, sizes in (dims or {}).items()
+                },
                 allow_unproved,
                 libraries.paths,
             ),
@@ -139,18 +141,22 @@ class _Run:
 
     def run(self, file: ModelFile, target: Path | None) -> None:
         """Take the model of ``file`` through every step, and deliver it."""
+        self.report.versions["onnx"] = importlib.metadata.version("onnx")
         earlier = manifests.read_valid(file.model, file)
         with self.watch.stage("passes"):
-            decomposed = decompose(file, self.selection, self._keep(earlier), portable=self.portable)
-        self._record(decomposed, earlier)
-        if self._nothing_to_do(file, decomposed, earlier):
+            decomposed = decompose(file, self.selection, keeping(self.keep, earlier), portable=self.portable)
+        self._record(decomposed)
+        self._declare(file.model, decomposed, earlier)
+        if self._nothing_to_do(decomposed, earlier):
             self.report.outcome = "copied"
+            self.report.manifest = None if earlier is None else earlier.data
             self._finish(file, file.model, target, untouched=True)
             return
         if self.strip_debug:
             self.report.stripped_bytes = strip(file.model)
         rewritten = file.model
         delivered = self._simplified(file, rewritten)
+        self._declare(delivered, decomposed, earlier)
         manifest = self._stamp(file, delivered, earlier)
         if self.verify:
             manifest = self._verified(file, rewritten, delivered, decomposed, manifest)
@@ -160,51 +166,62 @@ class _Run:
         self.report.manifest = manifest.data
         self._finish(file, delivered, target)
 
-    def _keep(self, earlier: Manifest | None) -> Keep:
-        """What was asked to be kept, and what an earlier run on this very model kept."""
-        declared = () if earlier is None else {(entry["domain"], entry["name"]) for entry in earlier.kept}
-        return Keep(self.keep.operators | frozenset(declared))
-
-    def _record(self, decomposed: Decomposed, earlier: Manifest | None) -> None:
+    def _record(self, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
         report = self.report
-        report.replaced = [
-            Replaced(
-                region.where.operator,
-                region.placeholder.pass_name(),
-                region.decomposition,
-                region.reason,
-                tuple(region.into),
-                region.where,
-                region.assumed,
-            )
-            for region in decomposed.regions
-        ]
-        report.kept = []
+        report.replaced = [Replaced.of(region) for region in decomposed.regions]
         report.unmatched_passes = list(decomposed.unmatched_passes)
         report.warnings += decomposed.warnings
         report.renamed_dims = [str(dim) for dim in decomposed.invented_dims]
         report.dropped_opsets = list(decomposed.dropped_opsets)
-        if self.strict and report.unmatched_passes:
-            names = ", ".join(f"'{name}'" for name in report.unmatched_passes)
-            raise UnmatchedError(f"nothing in the model matches {names}", remedy="leave it out, or --strict")
+        # What an earlier run kept is looked for, but was not asked for now.
+        asked = {f"{domain}::{name}" if domain else name for domain, name in self.keep.operators}
+        unmatched_keep = [name for name in decomposed.unmatched_keep if name in asked]
+        report.warnings += [f"the model holds no {name} to keep" for name in unmatched_keep]
+        unmatched = [f"pass '{name}'" for name in report.unmatched_passes] + [
+            f"--keep {n}" for n in unmatched_keep
+        ]
+        if self.strict and unmatched:
+            raise UnmatchedError(
+                f"nothing in the model matches {' and '.join(unmatched)}",
+                remedy="leave it out, or leave out --strict",
+            )
+
+    def _declare(self, model: ModelProto, decomposed: Decomposed, earlier: Manifest | None) -> None:
+        """The operators outside the standard that ``model`` holds, into the report."""
+        report = self.report
+        kept = {(domain, name) for domain, name, _ in decomposed.kept}
+        report.kept, report.runtime_operators = stamp.declared(model, kept)
+        report.kept = [self.libraries.declare(operator, earlier) for operator in report.kept]
+        held = {operator.domain for operator in (*report.kept, *report.runtime_operators)}
+        for domain in self.libraries.paths:
+            if domain not in held:
+                raise UsageError(
+                    f"a library is given for '{domain}', but no operator of it is kept",
+                    remedy=f"name it with --keep {domain}::…, or leave out --library",
+                )
 
     def _nothing_to_do(self, decomposed: Decomposed, earlier: Manifest | None) -> bool:
         """Whether the file can be delivered as it came."""
-        if decomposed.regions or self.strip_debug:
+        if decomposed.changed or self.strip_debug:
             return False
         if earlier is None:
-            # Without placeholders there is nothing but simplification to be done, and nothing that verification could find.
+            # Without placeholders only simplification would do anything, and nothing needs proof.
             return not self.simplify and not decomposed.kept
-        proved = not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
-        return proved and (not self.simplify or earlier.simplification != "off")
+        proved = (
+            not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
+        )
+        relabelled = self.libraries.paths and [vars(d) for d in self.report.kept] != [
+            vars(Libraries({}, {}).declare(d, earlier)) for d in self.report.kept
+        ]
+        return proved and not relabelled and (not self.simplify or earlier.simplification != "off")
 
     def _simplified(self, file: ModelFile, model: ModelProto) -> ModelProto:
         """The simplifier's proposal where it stands its checks, else ``model`` itself."""
         if not self.simplify:
             return model
         from rewriter.simplify import simplify
-        from rewriter.verify import equality
+        from rewriter.verify import equal
 
         with self.watch.stage("simplify") as stage:
             result = simplify(
@@ -212,9 +229,10 @@ class _Run:
                 model,
                 timeout=self.simplify_timeout,
                 memory=self.simplify_memory,
-                equal=equality(file, self.options),
+                equal=lambda before, after: equal(file, before, after, self.options),
                 progress=stage.note,
             )
+        self.report.versions["onnxsim"] = importlib.metadata.version("onnxsim")
         self.report.simplification = Simplified(
             result.accepted, result.reason, result.nodes_before, result.nodes_after, tuple(result.notes)
         )
@@ -234,7 +252,11 @@ class _Run:
             earlier=earlier,
             kept=report.kept,
             runtime_operators=report.runtime_operators,
-            simplification="off" if simplification is None else "accepted" if simplification.accepted else "refused",
+            simplification="off"
+            if simplification is None
+            else "accepted"
+            if simplification.accepted
+            else "refused",
         )
         stamp.write(model, manifest)
         report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}
@@ -242,19 +264,29 @@ class _Run:
         return manifest
 
     def _verified(
-        self, file: ModelFile, rewritten: ModelProto, delivered: ModelProto, decomposed: Decomposed, manifest: Manifest
+        self,
+        file: ModelFile,
+        rewritten: ModelProto,
+        delivered: ModelProto,
+        decomposed: Decomposed,
+        manifest: Manifest,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
         from rewriter.verify import verify
 
         proof = verify(file, rewritten, delivered, decomposed.regions, self.options, self.watch)
         self.report.verification = proof.to_dict()
+        self.report.versions |= proof.versions
         self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
         if digest(delivered, file) != manifest.digest:
-            raise InterfaceChangedError("the model changed while it was verified", remedy="report this as a fault")
+            raise InterfaceChangedError(
+                "the model changed while it was verified", remedy="report this as a fault"
+            )
         return manifest.with_verification(proof.to_manifest())
 
-    def _finish(self, file: ModelFile, model: ModelProto, target: Path | None, *, untouched: bool = False) -> None:
+    def _finish(
+        self, file: ModelFile, model: ModelProto, target: Path | None, *, untouched: bool = False
+    ) -> None:
         """Write the file, or hand the model over."""
         self.report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}
         self.report.ir_version = model.ir_version

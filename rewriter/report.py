@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
+    from rewriter.graph.expanding import Region
+
 #: Version of the JSON layout; raised when a field changes its meaning or goes.
 FORMAT = 1
 
@@ -39,6 +41,21 @@ class Replaced:
     where: Where
     #: Whether the operator was taken by its name alone, in a domain that the pass does not list.
     assumed: bool = False
+    #: The placeholders whose decomposition made this one, outermost first; empty where it stood in the model.
+    via: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, region: Region) -> Replaced:
+        return cls(
+            region.where.operator,
+            region.placeholder.pass_name(),
+            region.decomposition,
+            region.reason,
+            tuple(region.into),
+            region.where,
+            region.assumed,
+            region.via,
+        )
 
 
 @dataclass(frozen=True)
@@ -100,7 +117,9 @@ class Failure:
                 shown = shown.replace(f"{folder}{os.sep}", "").replace(str(folder), "the folder")
             return shown
 
-        return cls(error.code, error.exit_code, shown(error.what) or "", shown(error.where), shown(error.remedy))
+        return cls(
+            error.code, error.exit_code, shown(error.what) or "", shown(error.where), shown(error.remedy)
+        )
 
 
 @dataclass
@@ -153,6 +172,7 @@ class Report:
                     "reason": r.reason,
                     "into": list(r.into),
                     "assumed": r.assumed,
+                    "via": list(r.via),
                     "scope": r.where.scope,
                     "node": r.where.node,
                     "line": r.where.source,
@@ -183,7 +203,12 @@ class Report:
         """(label, text) for each thing worth telling, in the order in which it happened."""
         lines: list[tuple[str, str]] = []
         if self.outcome == "copied":
-            lines.append(("unchanged", "nothing to do"))
+            verdict = (
+                ""
+                if self.manifest is None
+                else f"; {self.manifest['verification'].get('verdict')} by an earlier run"
+            )
+            lines.append(("unchanged", f"nothing to do{verdict}"))
         lines += [("replaced", text) for text in self._replaced_lines(verbose)]
         lines += [("kept", f"{d.count} × {d.operator} version {d.version}{_library(d)}") for d in self.kept]
         lines += [
@@ -223,7 +248,7 @@ class Report:
 
     def _replaced_lines(self, verbose: bool) -> list[str]:
         groups: dict[tuple[str, str, str, tuple[str, ...]], list[Replaced]] = {}
-        for replaced in self.replaced:
+        for replaced in (r for r in self.replaced if not r.via):
             key = (replaced.operator, replaced.by, replaced.decomposition, replaced.into)
             groups.setdefault(key, []).append(replaced)
         lines: list[str] = []
@@ -251,6 +276,8 @@ def _library(declared: Declared) -> str:
 def _simplified_line(simplified: Simplified) -> tuple[str, str]:
     if not simplified.accepted:
         return "unchanged", f"not simplified: {simplified.reason}"
+    if simplified.reason == "nothing to simplify":
+        return "simplified", simplified.reason
     return "simplified", f"{simplified.nodes_before} → {simplified.nodes_after} nodes"
 
 

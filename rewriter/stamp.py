@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
-from rewriter.graph.domains import normal_domain
+from rewriter.graph.domains import normal_domain, runtime_of
 from rewriter.graph.scopes import function_scope, main_scope
 from rewriter.manifest import KEY, SENTENCE_KEY, Manifest
+from rewriter.report import Declared
 
 if TYPE_CHECKING:
-    from collections.abc import MutableSequence
+    from collections.abc import Collection, MutableSequence
 
     from onnx import ModelProto, OperatorSetIdProto
 
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def tidy_opset_imports(model: ModelProto) -> list[str]:
-    """Leave the imports of exactly the domains used, the default one spelt ``""``; the domains that went.
+    """Leave the imports of exactly the domains used, the default one spelt ``""``; the domains that went, if any.
 
     The default domain stays in any case, since runtimes refuse a model without one.
     """
@@ -27,6 +29,9 @@ def tidy_opset_imports(model: ModelProto) -> list[str]:
         inside = _domains(function_scope(function))
         dropped += _keep_only(function.opset_import, inside)
         used |= inside | {normal_domain(function.domain)}
+    for training in model.training_info:
+        for graph in (training.initialization, training.algorithm):
+            used |= {normal_domain(node.domain) for node in graph.node}
     dropped += _keep_only(model.opset_import, used)
     return sorted(set(dropped))
 
@@ -65,6 +70,24 @@ def sentence(manifest: Manifest) -> str:
     else:
         parts.append(f"Standard ONNX operators only (opset {opset}): no custom operators needed.")
     return " ".join(parts)
+
+
+def declared(model: ModelProto, kept: Collection[tuple[str, str]]) -> tuple[list[Declared], list[Declared]]:
+    """The operators outside the standard that ``model`` holds: those in ``kept``, and those of runtimes."""
+    counts: Counter[tuple[str, str, int]] = Counter()
+    for root in (main_scope(model), *map(function_scope, model.functions)):
+        for scope in root.walk():
+            for node in scope.graph.node:
+                domain = normal_domain(node.domain)
+                if (domain, node.op_type) in kept or runtime_of(domain) is not None:
+                    counts[domain, node.op_type, scope.opsets.get(domain, 1)] += 1
+    found = [
+        Declared(domain, name, version, count) for (domain, name, version), count in sorted(counts.items())
+    ]
+    return (
+        [operator for operator in found if (operator.domain, operator.name) in kept],
+        [operator for operator in found if (operator.domain, operator.name) not in kept],
+    )
 
 
 def _domains(root: Scope) -> set[str]:

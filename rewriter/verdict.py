@@ -23,14 +23,18 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         if verbose or how == "unproved":
             lines += [(label, f"        {_place(region)}{_errors(region['outputs'])}") for region in regions]
     lines += [(label, f"    output '{output['name']}'{_errors([output])}") for output in proof["outputs"]]
-    lines += [("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]]
+    lines += [
+        ("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]
+    ]
     lines += [("note", note) for note in proof["notes"]]
     lines += [("warning", warning) for warning in proof["warnings"]]
     return lines
 
 
 def _summary(proof: Figures) -> str:
-    sizes = "; ".join(", ".join(f"{name}={size}" for name, size in sample.items()) for sample in proof["sizes"] if sample)
+    sizes = "; ".join(
+        ", ".join(f"{name}={size}" for name, size in sample.items()) for sample in proof["sizes"] if sample
+    )
     count = len(proof["sizes"])
     text = f"against {' and '.join(proof['against'])}, on {count} {proof['inputs']} input{'' if count == 1 else 's'}"
     return f"{text} ({sizes})" if sizes else text

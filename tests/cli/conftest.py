@@ -9,25 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import onnx
 import pytest
-from onnx import parser
 
 from rewriter.cli import run
+from tests.texts import ROLL, write
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-ROLL = """
-<ir_version: 8, opset_import: ["" : 17, "com.example" : 1]>
-main (float[N, 6, 4] x) => (float[N, 6, 4] y)
-<float[4, 4] w = {1, 0, 2, 0, 0, 1, 0, 3, 1, 1, 0, 0, 0, 2, 0, 1}>
-{
-    a = MatMul(x, w)
-    r = com.example.Roll <shifts: ints = [2], dims: ints = [1]> (a)
-    y = com.example.Swish (r)
-}
-"""
 
 
 @dataclass(frozen=True)
@@ -53,9 +41,7 @@ def rewrite(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 @pytest.fixture
 def roll(tmp_path: Path) -> Path:
     """A model with a roll and a swish."""
-    path = tmp_path / "roll.onnx"
-    onnx.save(parser.parse_model(ROLL), path)
-    return path
+    return write(tmp_path / "roll.onnx", ROLL)
 
 
 def in_process(*arguments: object, blocked: tuple[str, ...] = (), **environment: str) -> Outcome:

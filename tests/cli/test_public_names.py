@@ -27,14 +27,18 @@ def test_promised(name: str) -> None:
 def test_every_exception_is_public() -> None:
     from rewriter import errors
 
-    raised = {n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, errors.RewriteError)}
+    raised = {
+        n for n, e in vars(errors).items() if isinstance(e, type) and issubclass(e, errors.RewriteError)
+    }
     assert raised <= set(rewriter.__all__)
 
 
 def test_type_checkers_see_the_same_names() -> None:
     tree = ast.parse(Path(rewriter.__file__).read_text(encoding="utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
-    seen = {alias.name for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names}
+    seen = {
+        alias.name for node in ast.walk(block) if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
     assert seen | {"__version__"} == set(rewriter.__all__)
 
 

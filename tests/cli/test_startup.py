@@ -38,7 +38,10 @@ def test_help_imports_not_even_onnx() -> None:
 def test_importing_the_package_imports_none_of_them() -> None:
     code = "import sys, rewriter; dir(rewriter); print([n for n in sys.modules if n.split('.')[0] in %r])"
     done = subprocess.run(
-        [sys.executable, "-c", code % ((*HEAVY, "onnx", "numpy", "click"),)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code % ((*HEAVY, "onnx", "numpy", "click"),)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout == "[]\n"
 

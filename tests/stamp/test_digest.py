@@ -79,11 +79,15 @@ def test_independent_of_how_payloads_are_stored(tmp_path: Path) -> None:
     typed = model()
     for tensor in typed.graph.initializer:
         array = numpy_helper.to_array(tensor)
-        tensor.CopyFrom(helper.make_tensor(tensor.name, tensor.data_type, array.shape, array.flatten().tolist()))
+        tensor.CopyFrom(
+            helper.make_tensor(tensor.name, tensor.data_type, array.shape, array.flatten().tolist())
+        )
     assert digest_of(typed) == expected
 
 
-@pytest.mark.parametrize("dtype", [TensorProto.INT4, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.BOOL])
+@pytest.mark.parametrize(
+    "dtype", [TensorProto.INT4, TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.BOOL]
+)
 def test_small_constants_of_every_kind_count_by_value_in_both_forms(dtype: int) -> None:
     def constant(raw: bool, values: list[float]) -> ModelProto:
         made = model()
