@@ -48,7 +48,9 @@ def quiet() -> Iterator[None]:
         logging.disable(disabled)
 
 
-def legacy(module: nn.Module, args: tuple[Any, ...], *, opset: int = 13, dynamic: bool = True, **options: Any) -> ModelProto:
+def legacy(
+    module: nn.Module, args: tuple[Any, ...], *, opset: int = 13, dynamic: bool = True, **options: Any
+) -> ModelProto:
     """``torch.onnx.export(dynamo=False)``, with a dynamic first axis named ``batch`` on every input."""
     options.setdefault("input_names", [f"x{i}" if i else "x" for i in range(len(args))])
     if dynamic:
@@ -59,12 +61,16 @@ def legacy(module: nn.Module, args: tuple[Any, ...], *, opset: int = 13, dynamic
     return onnx.load_from_string(file.getvalue())
 
 
-def dynamo(module: nn.Module, args: tuple[Any, ...], *, opset: int = 18, dynamic: bool = True, **options: Any) -> ModelProto:
+def dynamo(
+    module: nn.Module, args: tuple[Any, ...], *, opset: int = 18, dynamic: bool = True, **options: Any
+) -> ModelProto:
     """``torch.onnx.export(dynamo=True)``, with a dynamic first axis named ``batch`` on every input."""
     if dynamic:
         options.setdefault("dynamic_shapes", tuple({0: "batch"} for _ in args))
     with quiet(), torch.no_grad():
-        program = torch.onnx.export(module.eval(), args, dynamo=True, opset_version=opset, verbose=False, **options)
+        program = torch.onnx.export(
+            module.eval(), args, dynamo=True, opset_version=opset, verbose=False, **options
+        )
     assert program is not None
     return program.model_proto
 
@@ -201,7 +207,9 @@ def registered_symbolic(opset: int = 11) -> Exported:
 
 def registered_over_aten(opset: int = 13) -> Exported:
     """A symbolic for ``aten::roll`` that passes its arguments on: constants become inputs."""
-    with symbolic_registered("aten::roll", lambda g, x, shifts, dims: g.op("mylib::roll", x, shifts, dims), opset):
+    with symbolic_registered(
+        "aten::roll", lambda g, x, shifts, dims: g.op("mylib::roll", x, shifts, dims), opset
+    ):
         model = legacy(Between(by_two), batches(3), opset=opset)
     return _exported(model, by_two, "mylib::roll")
 
@@ -214,7 +222,10 @@ def fallthrough_aten(opset: int = 13) -> Exported:
     """FALLTHROUGH of an operator that this exporter does not translate; it does know roll, unless told otherwise."""
     with symbolic_registered("aten::roll", _unsupported, opset):
         model = legacy(
-            Between(by_two), batches(3), opset=opset, operator_export_type=OperatorExportTypes.ONNX_FALLTHROUGH
+            Between(by_two),
+            batches(3),
+            opset=opset,
+            operator_export_type=OperatorExportTypes.ONNX_FALLTHROUGH,
         )
     return _exported(model, by_two, "org.pytorch.aten::roll")
 
@@ -234,7 +245,10 @@ def aten_fallback(opset: int = 13) -> Exported:
     """ATEN_FALLBACK: one operator ``ATen``, its ``operator`` attribute saying which."""
     with symbolic_registered("aten::roll", _unsupported, opset):
         model = legacy(
-            Between(by_two), batches(3), opset=opset, operator_export_type=OperatorExportTypes.ONNX_ATEN_FALLBACK
+            Between(by_two),
+            batches(3),
+            opset=opset,
+            operator_export_type=OperatorExportTypes.ONNX_ATEN_FALLBACK,
         )
     return _exported(model, by_two, "org.pytorch.aten::ATen")
 
@@ -259,9 +273,7 @@ def python_op(opset: int = 13) -> Exported:
 
 def module_as_function(opset: int = 15) -> Exported:
     """``export_modules_as_functions``: a call of a model-local function whose body holds the placeholder."""
-    model = legacy(
-        Between(RollModule()), batches(3), opset=opset, export_modules_as_functions={RollModule}
-    )
+    model = legacy(Between(RollModule()), batches(3), opset=opset, export_modules_as_functions={RollModule})
     return _exported(model, by_two, "com.example::RollFunction")
 
 
@@ -278,7 +290,9 @@ def ops_symbolic(opset: int = 18) -> Exported:
         if not torch.onnx.is_in_onnx_export():
             return by_two(x)
         attributes = {"shifts": [2], "dims": [1]}
-        return torch.onnx.ops.symbolic("com.example::Roll", (x,), attributes, dtype=x.dtype, shape=x.shape, version=1)
+        return torch.onnx.ops.symbolic(
+            "com.example::Roll", (x,), attributes, dtype=x.dtype, shape=x.shape, version=1
+        )
 
     return _exported(dynamo(Between(operator), batches(3), opset=opset), by_two, "com.example::Roll")
 
@@ -331,7 +345,9 @@ def own_roll(x: Tensor, shifts: int | list[int], dims: int | list[int] | None = 
 def placeholder_function(use_dynamo: bool, opset: int) -> Exported:
     """``rewriter.torch.placeholder``."""
     export = dynamo if use_dynamo else legacy
-    return _exported(export(Between(lambda x: own_roll(x, 2, 1)), batches(3), opset=opset), by_two, "com.example::Roll")
+    return _exported(
+        export(Between(lambda x: own_roll(x, 2, 1)), batches(3), opset=opset), by_two, "com.example::Roll"
+    )
 
 
 def redirected(use_dynamo: bool, opset: int) -> Exported:

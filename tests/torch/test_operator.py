@@ -340,7 +340,9 @@ class TestNodes:
         def versioned(x: Tensor) -> Tensor:
             return x * 2
 
-        imports = {o.domain: o.version for o in exports.dynamo(Net(versioned), (torch.randn(2, 3),)).opset_import}
+        imports = {
+            o.domain: o.version for o in exports.dynamo(Net(versioned), (torch.randn(2, 3),)).opset_import
+        }
         assert imports["com.example.versioned"] == 3
 
     def test_legacy_takes_the_version_of_the_domain_from_the_export(self) -> None:
@@ -411,12 +413,12 @@ class TestShapes:
     def test_dynamo_never_falls_back_to_tracing_through(self) -> None:
         """The exporter tries again with TorchDynamo when its first way fails; that would leave no placeholder."""
 
-        @placeholder("com.example::Python")
-        def python(x: Tensor) -> Tensor:
-            return x * 2 if x.sum() > 0 else x
+        @placeholder("com.example::Wrong")
+        def wrong(x: Tensor) -> dict[str, Tensor]:
+            return {"y": x * 2}
 
-        with pytest.raises(torch.onnx.errors.OnnxExporterError):
-            exports.dynamo(Net(python), (torch.randn(4, 3),))
+        with pytest.raises(torch.onnx.errors.OnnxExporterError, match="returned a dict"):
+            exports.dynamo(Net(lambda x: wrong(x)["y"]), (torch.randn(4, 3),))
 
     def test_a_computed_number_is_an_input(self, export: Export) -> None:
         """A shift of half the (dynamic) length: no attribute could hold it."""
@@ -429,7 +431,9 @@ class TestShapes:
 
 
 class TestDefinition:
-    @pytest.mark.parametrize("name", ["Roll", "::Roll", "aten::Roll", "prim::Roll", "ai.onnx::Roll", "com.example::a b"])
+    @pytest.mark.parametrize(
+        "name", ["Roll", "::Roll", "aten::Roll", "prim::Roll", "ai.onnx::Roll", "com.example::a b"]
+    )
     def test_names_that_are_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match="domain of one's own"):
             placeholder(name)(lambda x: x)
