@@ -43,8 +43,15 @@ class CutModel:
     inputs: list[str] = field(default_factory=list)
     #: What the operators took, by a name that does not depend on names of values before them.
     probes: dict[str, str] = field(default_factory=dict)
+    #: Their attributes, by the first result: what is not run must at least be the same.
+    attributes: dict[str, bytes] = field(default_factory=dict)
     #: The operators, each once.
     operators: list[str] = field(default_factory=list)
+
+
+def same_cuts(a: CutModel, b: CutModel) -> bool:
+    """Whether the same operators were cut out of both, with the same attributes, inputs and results."""
+    return set(a.inputs) == set(b.inputs) and set(a.probes) == set(b.probes) and a.attributes == b.attributes
 
 
 def cut_unknown(
@@ -81,6 +88,9 @@ def _cut_node(node: NodeProto, scope: Scope, types: Mapping[str, TensorType], re
     label = first_output(node)
     if name not in result.operators:
         result.operators.append(name)
+    bare = NodeProto(op_type=node.op_type, domain=node.domain)
+    bare.attribute.extend(sorted(node.attribute, key=lambda a: a.name))
+    result.attributes[label] = bare.SerializeToString(deterministic=True)
     results = [output for output in node.output if output]
     if scope.ref.is_main:
         for index, value in enumerate(node.input):

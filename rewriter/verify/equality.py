@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rewriter.errors import CannotVerifyError
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
-from rewriter.verify.cut import cut_unknown
+from rewriter.verify.cut import cut_unknown, same_cuts
 from rewriter.verify.delivered import differs, labelled
 from rewriter.verify.dims import ATTEMPTS
 from rewriter.verify.inputs import inputs_of
@@ -40,7 +40,7 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
     types = value_types(before)
     libraries = tuple(options.libraries.values())
     old, new = (cut_unknown(model, types, options.libraries) for model in (before, after))
-    if set(old.inputs) != set(new.inputs) or set(old.probes) != set(new.probes):
+    if not same_cuts(old, new):
         return "an operator that is kept was changed"
     try:
         reference = Session(

@@ -10,7 +10,7 @@ from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
-from rewriter.verify.cut import cut_unknown, prune
+from rewriter.verify.cut import cut_unknown, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
 from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.inputs import inputs_of
@@ -140,7 +140,7 @@ class _Run:
                 f"{', '.join(cut.operators)} cannot run here and was cut out: drawn values stand for its results; "
                 "--library names a library that has it"
             )
-        if set(cut.inputs) != set(delivered.inputs) or set(cut.probes) != set(delivered.probes):
+        if not same_cuts(cut, delivered):
             raise CannotVerifyError(
                 "simplification changed an operator that is kept, so the two models cannot be compared",
                 remedy=f"pass --no-simplify, or {NO_VERIFY}",

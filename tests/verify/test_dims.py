@@ -35,7 +35,7 @@ def test_sizes_asked_for_are_used_in_turn():
 
 
 def test_a_dim_that_no_input_has_is_a_usage_error():
-    with pytest.raises(UsageError, match="no input has a dim of that name.*batch"):
+    with pytest.raises(UsageError, match=r"no input has a dim of that name.*batch"):
         Sizes(types(x=("batch",)), {"bathc": (1,)})
 
 
