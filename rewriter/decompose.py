@@ -276,12 +276,13 @@ class _Run:
             self.result.warnings.append(
                 f"{item.where}: the declared type of its output contradicts what it computes"
             )
+        free = input_symbols(self.model)
         for scope in scopes:
             graph = scope.graph
             for value in graph.value_info:
                 inferred = main.types(scope).get(value.name)
                 declared = TensorType.from_proto(value.type)
-                if inferred is not None and contradicts(inferred, declared):
+                if inferred is not None and contradicts(inferred, declared, free):
                     self.result.warnings.append(f"'{value.name}' was declared {declared}, it is {inferred}")
                     value.type.tensor_type.CopyFrom(inferred.to_proto().tensor_type)
 

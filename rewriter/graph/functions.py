@@ -263,9 +263,9 @@ class Frames:
         for index, name in enumerate(found.node.output):
             new = inferred[index] if index < len(inferred) else None
             old = declared.get(name)
-            if contradicts(new, old) and found not in frame.contradicted:
+            if contradicts(new, old, self.symbols) and found not in frame.contradicted:
                 frame.contradicted.append(found)
-            answer.append(_proto(without_made_up(refine(new, old), self.symbols)))
+            answer.append(_proto(without_made_up(refine(new, old, self.symbols), self.symbols)))
         return answer
 
     def _call(self, frame: Frame, call: Call, types: Types) -> Types:

@@ -28,8 +28,12 @@ def without_made_up(known: TensorType | None, given: Collection[str] = ()) -> Te
     )
 
 
-def contradicts(a: TensorType | None, b: TensorType | None) -> bool:
-    """Whether no tensor can have both types; differing names of sizes are no contradiction."""
+def contradicts(a: TensorType | None, b: TensorType | None, free: Collection[str] = ()) -> bool:
+    """Whether no tensor can have both types; differing names of sizes are no contradiction.
+
+    ``free`` are sizes that the model's inputs leave open.  Where ``a`` has one, no number in ``b`` holds for all of them
+    (an exporter that knows nothing of an operator may leave the size that it traced).
+    """
     if a is None or b is None:
         return False
     if a.dtype != b.dtype:
@@ -37,13 +41,16 @@ def contradicts(a: TensorType | None, b: TensorType | None) -> bool:
     if a.shape is None or b.shape is None:
         return False
     return len(a.shape) != len(b.shape) or any(
-        isinstance(x, int) and isinstance(y, int) and x != y for x, y in zip(a.shape, b.shape, strict=True)
+        isinstance(y, int) and (x != y if isinstance(x, int) else x in free)
+        for x, y in zip(a.shape, b.shape, strict=True)
     )
 
 
-def refine(inferred: TensorType | None, declared: TensorType | None) -> TensorType | None:
+def refine(
+    inferred: TensorType | None, declared: TensorType | None, free: Collection[str] = ()
+) -> TensorType | None:
     """What is known from both; ``inferred`` where they contradict, a declared name of a size where no number is known."""
-    if inferred is None or declared is None or contradicts(inferred, declared):
+    if inferred is None or declared is None or contradicts(inferred, declared, free):
         return inferred or declared
     if inferred.shape is None or declared.shape is None:
         return declared if inferred.shape is None else inferred
