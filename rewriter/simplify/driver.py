@@ -14,7 +14,7 @@ from rewriter.errors import RewriteError
 from rewriter.simplify import accept, batchnorm, culprits, pins
 from rewriter.simplify.accept import Refused, measure
 from rewriter.simplify.prepare import CannotPrepare, prepare
-from rewriter.simplify.process import Task, WorkerFailed, run_worker
+from rewriter.simplify.process import OutOfTime, Task, WorkerFailed, run_worker
 from rewriter.simplify.restore import CannotRestore, restore
 
 if TYPE_CHECKING:
@@ -101,9 +101,11 @@ class _Stage:
         self.before = measure(self.model, self.file)
         try:
             pinned = pins.pinned(self.model)
+            folded = batchnorm.fold(self.model, self.file, pinned)
         except pins.CannotPin as error:
             return self._refused(f"prepare: {error}")
-        folded = batchnorm.fold(self.model, self.file, pinned)
+        except Exception as error:  # noqa: BLE001  (see below)
+            return self._refused(f"prepare: {type(error).__name__}: {error}")
         refusals: list[str] = []
         queue = list(ATTEMPTS)
         holds = 0
@@ -124,6 +126,11 @@ class _Stage:
                 if failure.final:
                     break
                 continue
+            except Exception as error:  # noqa: BLE001  (whatever a damaged model brings about: it must not end the run)
+                refusals.append(f"{attempt.name}: {type(error).__name__}: {error}")
+                continue
+            if result is self.model and refusals:
+                break  # a careful attempt changes nothing: the bolder one's failure is the news
             self.notes.extend(refusals)
             if attempt.batchnorm:
                 self.notes.extend(folded.notes)
@@ -150,6 +157,8 @@ class _Stage:
                 memory=self.memory,
                 progress=lambda seconds: self._say(f"onnxsim, {nodes:,} nodes, {seconds:.0f} s"),
             )
+        except OutOfTime as error:
+            raise _Failed(f"onnxsim: not done within {self.timeout:g} s", final=True) from error
         except WorkerFailed as error:
             raise _Failed(f"onnxsim: {error.reason}", final=error.final) from error
         del request
@@ -168,7 +177,7 @@ class _Stage:
                     raise _Held(error.reason, attempt.hold | more) from error
             raise _Failed(error.reason) from error
         if after == self.model:
-            return self.model
+            return self.model  # and nothing that would have to be compared
         self._compare(after)
         return after
 

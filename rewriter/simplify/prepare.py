@@ -87,6 +87,7 @@ class _Preparation:
         if not versions:
             raise CannotPrepare("the model imports no opset of the default domain")
         self.opset = max(versions)
+        self.count = 0
         self.empty = {t.name for t in model.graph.initializer if 0 in t.dims}
         self.taken = {n for g in walk.graphs(model.graph) for n in walk.defined(g)}
         self.taken.update(value.name for value in model.graph.output)
@@ -209,7 +210,8 @@ class _Preparation:
                 self.empty.add(name)
 
     def _node(self, node: NodeProto, graph: GraphProto) -> None:
-        token = f"{TOKEN}{len(self.result.nodes)}"
+        token = f"{TOKEN}{self.count}"
+        self.count += 1
         if hiding.must_hide(node, self.opset, self._is_weight) or not self.hold.isdisjoint(node.output):
             if hiding.is_noop_reduce(node, self.empty.__contains__):
                 sent = graph.node.add(op_type="Identity", input=node.input[:1])
@@ -223,8 +225,8 @@ class _Preparation:
             for attribute in node.attribute:
                 self._attribute(attribute, sent.attribute.add())
         sent.name = token
-        # A hidden node's unused outputs get names, so that positions last.
-        sent.output.extend(node.output)
+        # Unused outputs get names, which onnxsim's representation must have.
+        sent.output.extend(name or self._fresh("unused") for name in node.output)
         self.result.nodes[token] = Sent(node, sent)
 
     def _hide(self, graph: GraphProto, what: str | Stand = "") -> NodeProto:

@@ -39,6 +39,13 @@ class WorkerFailed(Exception):  # noqa: N818  (an outcome that the caller turns 
         self.final = final
 
 
+class OutOfTime(WorkerFailed):
+    """The time that the caller gave is over."""
+
+    def __init__(self) -> None:
+        super().__init__("not done in time", final=True)
+
+
 @dataclass(frozen=True)
 class Task:
     """What one call of onnxsim does: fold constants up to ``threshold`` and / or run the allowed passes."""
@@ -65,7 +72,7 @@ def run_worker(
         WorkerFailed: no result, for whatever reason; the process and its children are gone.
     """
     if timeout <= 0:
-        raise WorkerFailed("no time left", final=True)
+        raise OutOfTime
     with tempfile.TemporaryDirectory(prefix="onnx-rewrite-") as name:
         folder = Path(name)
         options = asdict(task) | {
@@ -113,7 +120,7 @@ def _wait(folder: Path, timeout: float, progress: Callable[[float], None] | None
                 if progress is not None:
                     progress(time.monotonic() - start)
             else:
-                raise WorkerFailed(f"not done after {timeout:g} s", final=True)
+                raise OutOfTime
         finally:
             # Also on KeyboardInterrupt and whatever the callback raises.
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import onnx.reference
-from onnx import ModelProto, parser
+from onnx import ModelProto, numpy_helper, parser
 
 from rewriter.simplify import Simplification, simplify
 from rewriter.simplify.walk import graphs
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 def model_of(text: str, *, opset: int = 17, ir: int = 10, imports: str = "") -> ModelProto:
     """A model from the text of its graph."""
     return parser.parse_model(f'<ir_version: {ir}, opset_import: ["": {opset}{imports}]>\n{text}')
+
+
+def with_weights(model: ModelProto, **weights: np.ndarray) -> ModelProto:
+    """``model`` with initializers added."""
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
 
 
 @dataclass
@@ -79,7 +85,9 @@ def in_reference(model: ModelProto, feeds: Mapping[str, np.ndarray]) -> list[Any
 def assert_same(stage: Stage, *feeds: Mapping[str, np.ndarray], rtol: float = 0.0, atol: float = 0.0) -> None:
     """What is delivered computes what was given, on each of ``feeds``, in onnxruntime."""
     for feed in feeds:
-        for old, new in zip(in_onnxruntime(stage.before, feed), in_onnxruntime(stage.after, feed), strict=True):
+        for old, new in zip(
+            in_onnxruntime(stage.before, feed), in_onnxruntime(stage.after, feed), strict=True
+        ):
             assert old.dtype == new.dtype
             assert old.shape == new.shape
             np.testing.assert_allclose(new, old, rtol=rtol, atol=atol)
