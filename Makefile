@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup lint test test-full demo bench format clean
+.PHONY: setup lint test test-full runtimes test-runtimes demo bench format clean
 
 setup: $(STAMP)
 
@@ -28,6 +28,22 @@ test: lint
 test-full: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m full
 
+# Two versions of onnxruntime cannot live in one environment, and openvino and tract are large.
+runtimes: setup .venv-ort115/.installed .venv-runtimes/.installed
+
+.venv-ort115/.installed:
+	$(PYTHON) -m venv --clear .venv-ort115
+	.venv-ort115/bin/python -m pip install --quiet onnxruntime==1.15.1 'numpy<2'
+	touch $@
+
+.venv-runtimes/.installed:
+	$(PYTHON) -m venv --clear .venv-runtimes
+	.venv-runtimes/bin/python -m pip install --quiet 'openvino>=2026.4' 'tract>=0.23'
+	touch $@
+
+test-runtimes: runtimes
+	$(BIN)/python -m pytest -m runtimes tests/runtimes
+
 demo: setup
 	$(BIN)/python examples/demo.py
 
@@ -39,4 +55,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) .venv-ort115 .venv-runtimes build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output

@@ -106,7 +106,9 @@ def _trial(variant: Variant) -> Trial | None:
         model = file.hydrate(file.model)
     # Several runtimes take no output without a type, and the values of an empty name.
     for output, want in zip(model.graph.output, expected, strict=True):
-        dtype = int(helper.np_dtype_to_tensor_dtype(want.dtype)) if want.dtype != object else TensorProto.STRING
+        dtype = (
+            int(helper.np_dtype_to_tensor_dtype(want.dtype)) if want.dtype != object else TensorProto.STRING
+        )
         shape = [None] * want.ndim if variant.symbolic else list(want.shape)
         output.CopyFrom(helper.make_tensor_value_info(output.name, dtype, shape))
     feeds = {i.name: np.asarray(built.feeds[i.name]) for i in model.graph.input}
@@ -154,9 +156,7 @@ def _run_all(place: Environment, folder: Path, count: int) -> None:
 
 def _finding(trial: Trial, folder: Path, number: int, runtime: str) -> Finding:
     stem = folder / f"{number:04}"
-    crash, refusal, results = (
-        Path(f"{stem}.{runtime}.{suffix}") for suffix in ("crash", "txt", "npz")
-    )
+    crash, refusal, results = (Path(f"{stem}.{runtime}.{suffix}") for suffix in ("crash", "txt", "npz"))
     if crash.exists():
         return Finding(Result.CRASHED, crash.read_text())
     if refusal.exists():

@@ -26,7 +26,9 @@ class Environment:
             raise FileNotFoundError(f"{self.runtime} has no environment '{self.folder}': run `make runtimes`")
 
 
-def environments(old: Path = ROOT / ".venv-ort115", others: Path = ROOT / ".venv-runtimes") -> list[Environment]:
+def environments(
+    old: Path = ROOT / ".venv-ort115", others: Path = ROOT / ".venv-runtimes"
+) -> list[Environment]:
     """All runtimes; two versions of onnxruntime cannot live in one process, nor in one environment."""
     return [
         Environment("onnxruntime"),
