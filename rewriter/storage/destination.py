@@ -52,7 +52,7 @@ class Destination:
                 where=str(self.target),
                 remedy="name a file",
             )
-        if not os.access(self.target, os.W_OK):
+        if not os.access(self.target, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise ModelWriteError(
                 "the file is write-protected",
                 where=str(self.target),
@@ -80,9 +80,15 @@ class Staged:
             except FileExistsError:
                 continue
         self._placed = False
-        if mode is not None:
-            with contextlib.suppress(OSError):  # file systems without permissions
-                os.fchmod(self.fd, mode)
+        found = os.fstat(self.fd)
+        self._identity = (found.st_dev, found.st_ino)
+        try:
+            if mode is not None:
+                with contextlib.suppress(OSError):  # file systems without permissions
+                    os.fchmod(self.fd, mode)
+        except BaseException:  # an interrupt
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Staged:
         return self
@@ -106,6 +112,33 @@ class Staged:
         self.path.replace(final)
         self._placed = True
         sync_folder(self.folder)
+
+    def place_new(self, final: Path) -> bool:
+        """Give the file the name ``final`` if nothing has it; False, and no change, if something does."""
+        try:
+            os.link(self.path, final)
+        except FileExistsError:
+            return False
+        except OSError:  # file systems without links: take the name with an empty file, then replace that
+            try:
+                os.close(os.open(final, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            except FileExistsError:
+                return False
+            self.place(final)
+            return True
+        self.path.unlink()  # at once: readers of external data refuse a file with two names
+        self._placed = True
+        sync_folder(self.folder)
+        return True
+
+    def is_at(self, path: Path) -> bool:
+        """Whether ``path`` is this very file.  Asked of the file system, since an interrupt can come between a rename
+        and any note of it."""
+        try:
+            found = path.lstat()
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
 
 
 def sync_folder(folder: Path) -> None:

@@ -55,7 +55,7 @@ class MappedFile:
         """Whether ``path`` leads to this very file."""
         try:
             other = path.stat()
-        except OSError:
+        except (OSError, ValueError):
             return False
         return (other.st_dev, other.st_ino) == (self._stat.st_dev, self._stat.st_ino)
 

@@ -110,12 +110,16 @@ def _fill_tensor(copy: TensorProto, tensor: TensorProto, taken: Taken) -> None:
 def _copy_field(copy: Message, name: str, value: Any, *, repeated: bool, message: bool) -> None:
     if repeated and not message and any(isinstance(item, bytes) for item in value):
         for item in value:
-            _copy_field(copy, name, item if isinstance(item, bytes) else item.encode(), repeated=False, message=False)
+            _copy_field(
+                copy, name, item if isinstance(item, bytes) else item.encode(), repeated=False, message=False
+            )
     elif repeated:
         getattr(copy, name).MergeFrom(value)
     elif message:
         getattr(copy, name).CopyFrom(value)
-    elif isinstance(value, bytes):  # bytes, or a string that is not UTF-8, which protobuf reads but does not take
+    elif isinstance(
+        value, bytes
+    ):  # bytes, or a string that is not UTF-8, which protobuf reads but does not take
         copy.MergeFromString(key(copy.DESCRIPTOR.fields_by_name[name].number) + varint(len(value)) + value)
     else:
         setattr(copy, name, value)

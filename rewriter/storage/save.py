@@ -68,9 +68,9 @@ def save(origin: Origin, root: Message, target: Path) -> SaveResult:
     _refuse_own_data(origin, destination)
     orphans = _references(destination)
     data: Path | None = None
-    with ExitStack() as undo, writing(target):
+    with writing(target), Staged(destination.folder, destination.mode) as staged, ExitStack() as undo:
         if moving:
-            data = _write_data(origin, moving, destination, undo)
+            data = _write_data(origin, moving, destination, _Undo(undo, staged, destination.path))
             root.forget_lengths()
         if root.length() > HARD_LIMIT:
             raise ModelWriteError(
@@ -78,13 +78,12 @@ def save(origin: Origin, root: Message, target: Path) -> SaveResult:
                 "cannot stand in a data file (text, attributes, metadata)",
                 where=str(target),
             )
-        with Staged(destination.folder, destination.mode) as staged:
-            sink = FileSink(staged.fd)
-            root.write(sink)
-            sink.flush()
-            _check_sources(origin)
-            staged.finish()
-            staged.place(destination.path)
+        sink = FileSink(staged.fd)
+        root.write(sink)
+        sink.flush()
+        _check_sources(origin)
+        staged.finish()
+        staged.place(destination.path)
         undo.pop_all()
         size = sink.position
     kept = {location_of(part.header) for part in root.tensors() if not part.inline}
@@ -103,20 +102,45 @@ def copy(origin: Origin, file: MappedFile, locations: set[str], target: Path) ->
     destination = Destination(target, follow=not locations)
     _refuse_own_data(origin, destination)
     orphans = _references(destination)
-    with ExitStack() as undo, writing(target):
+    with writing(target), Staged(destination.folder, destination.mode) as staged, ExitStack() as undo:
         for location in sorted(locations):
-            if not _copy_data(origin, location, destination, undo):
+            if not _copy_data(origin, location, destination, _Undo(undo, staged, destination.path)):
                 return None
-        with Staged(destination.folder, destination.mode) as staged:
-            sink = FileSink(staged.fd)
-            sink.copy(file.fd, 0, file.size)
-            sink.flush()
-            _check_sources(origin)
-            staged.finish()
-            staged.place(destination.path)
+        sink = FileSink(staged.fd)
+        sink.copy(file.fd, 0, file.size)
+        sink.flush()
+        _check_sources(origin)
+        staged.finish()
+        staged.place(destination.path)
         undo.pop_all()
     _remove_orphans(origin, destination, orphans - locations)
     return SaveResult(target, file.size)
+
+
+@dataclass(frozen=True, slots=True)
+class _Undo:
+    """Takes new files away again, unless the model that refers to them, ``staged``, has got its name ``final``."""
+
+    stack: ExitStack
+    model: Staged
+    final: Path
+
+    def file(self, path: Path, data: Staged) -> None:
+        """To be called before ``data`` is named ``path``."""
+        self.stack.callback(self._unlink, path, data)
+
+    def folder(self, path: Path) -> None:
+        self.stack.callback(self._rmdir, path)
+
+    def _unlink(self, path: Path, data: Staged) -> None:
+        if data.is_at(path) and not self.model.is_at(self.final):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    @staticmethod
+    def _rmdir(path: Path) -> None:
+        with contextlib.suppress(OSError):  # not empty
+            path.rmdir()
 
 
 def _in_place(origin: Origin, target: Path) -> bool:
@@ -141,7 +165,7 @@ def _too_large(root: Message) -> list[TensorPart]:
     return chosen
 
 
-def _write_data(origin: Origin, parts: list[TensorPart], destination: Destination, undo: ExitStack) -> Path:
+def _write_data(origin: Origin, parts: list[TensorPart], destination: Destination, undo: _Undo) -> Path:
     """Write the elements of ``parts`` to a new data file, once for equal ranges, and have them refer to it."""
     places: list[tuple[int, int]] = []
     seen: dict[tuple[int, int, int], tuple[int, int]] = {}
@@ -180,7 +204,7 @@ def _range(origin: Origin, part: TensorPart) -> tuple[int, int, int] | None:
     return None if found is None or origin.file is None else (origin.file.fd, *found)
 
 
-def _install(origin: Origin, staged: Staged, destination: Destination, undo: ExitStack) -> Path:
+def _install(origin: Origin, staged: Staged, destination: Destination, undo: _Undo) -> Path:
     """Name the data file: ``<model>.data``, or with a number where that exists and is another's.
 
     A file of the same content is used as it is, so that a second run gives the same model.
@@ -188,47 +212,40 @@ def _install(origin: Origin, staged: Staged, destination: Destination, undo: Exi
     name = destination.path.name
     for number in count():
         path = destination.folder / (f"{name}.{number}.data" if number else f"{name}.data")
-        if _reserve(path):
-            undo.callback(_unlink, path)
-            staged.place(path)
+        undo.file(path, staged)
+        if staged.place_new(path):
             return path
         if _same_content(path, staged.fd) and not _is_input(origin, path):
             return path
     raise AssertionError
 
 
-def _copy_data(origin: Origin, location: str, destination: Destination, undo: ExitStack) -> bool:
+def _copy_data(origin: Origin, location: str, destination: Destination, undo: _Undo) -> bool:
     source = origin.external.file(location, "external data")
     path = destination.folder / location
     if not _real(path.parent).is_relative_to(_real(destination.folder)) or path == destination.path:
         return False
-    _make_folders(path.parent, undo)
-    if not _reserve(path):
+    try:
+        _make_folders(path.parent, undo)
+        taken = os.path.lexists(path)
+    except (FileExistsError, NotADirectoryError):  # what should be a folder is a file
+        return False
+    if taken:
         return not _is_input(origin, path) and _same_content(path, source.fd)
-    undo.callback(_unlink, path)
     with Staged(path.parent, source.mode) as staged:
         sink = FileSink(staged.fd)
         sink.copy(source.fd, 0, source.size)
         sink.flush()
         staged.finish()
-        staged.place(path)
-    return True
+        undo.file(path, staged)
+        return staged.place_new(path)
 
 
-def _make_folders(folder: Path, undo: ExitStack) -> None:
-    if not folder.exists():
+def _make_folders(folder: Path, undo: _Undo) -> None:
+    if not folder.is_dir():
         _make_folders(folder.parent, undo)
         folder.mkdir()
-        undo.callback(_rmdir, folder)
-
-
-def _reserve(path: Path) -> bool:
-    """Create ``path`` empty, unless there is something."""
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
-    except FileExistsError:
-        return False
-    return True
+        undo.folder(folder)
 
 
 def _same_content(path: Path, fd: int) -> bool:
@@ -315,13 +332,3 @@ def external_locations(content: bytes, root: Message) -> set[str]:
 
 def _real(path: Path) -> Path:
     return path.resolve()
-
-
-def _unlink(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
-def _rmdir(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.rmdir()
