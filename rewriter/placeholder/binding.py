@@ -324,10 +324,10 @@ class _Binder:
         value = helper.get_attribute_value(attribute)
         if attribute.type == AttributeProto.TENSOR:
             value = numpy_helper.to_array(value)
+        if isinstance(value, np.ndarray) and parameter.is_tensor:
+            # `value_t=` on a tensor parameter: a constant tensor given in place.
+            return Ref("", TensorType(attribute.t.data_type, value.shape), value)
         if not parameter.is_constant:
-            if isinstance(value, np.ndarray):
-                # `value_t=` on a tensor parameter: a constant tensor given in place.
-                return Ref("", TensorType(attribute.t.data_type, value.shape), value)
             raise self._error(
                 f"{what} is given where the operator takes a tensor input '{parameter.name}'", None
             )
@@ -401,6 +401,8 @@ def _as_kind(kind: Kind, value: Any) -> Any:
         if value.ndim > 1:
             raise TypeError("a tensor")
         value = [_item(v) for v in value.tolist()] if value.ndim else _item(value.item())
+    if kind is Kind.TENSOR:
+        raise TypeError("a value that is not computed")
     if kind is Kind.ARRAY:
         if isinstance(value, str) or value is None:
             raise TypeError("no tensor")

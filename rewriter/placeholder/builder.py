@@ -8,8 +8,10 @@ import numpy as np
 from onnx import (
     AttributeProto,
     GraphProto,
+    ModelProto,
     NodeProto,
     TensorProto,
+    ValueInfoProto,
     defs,
     helper,
     numpy_helper,
@@ -335,7 +337,18 @@ class Builder(Operators):
             )
         except shape_inference.InferenceError as error:
             raise self.fault(f"{node.op_type} does not fit its inputs: {_one_line(error)}") from error
+        if len(inferred) < sum(1 for name in node.output if name):
+            # LessOrEqual and the like are typed by their function body, which inference of a single node leaves out.
+            inferred = self._infer_as_model(node, types)
         return {name: TensorType.from_proto(proto) for name, proto in inferred.items()}
+
+    def _infer_as_model(self, node: NodeProto, types: Mapping[str, _TypeProto]) -> dict[str, _TypeProto]:
+        graph = GraphProto(name="node", node=[node])
+        graph.input.extend(ValueInfoProto(name=name, type=type_) for name, type_ in types.items())
+        graph.output.extend(ValueInfoProto(name=name) for name in node.output)
+        model = ModelProto(ir_version=self._ir_version, graph=graph, opset_import=self._imports)
+        found = shape_inference.infer_shapes(model).graph
+        return {info.name: info.type for info in (*found.value_info, *found.output) if info.HasField("type")}
 
     def _body_types(self, node: NodeProto) -> dict[str, TensorType | None]:
         bodies = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
