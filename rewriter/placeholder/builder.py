@@ -337,7 +337,7 @@ class Builder(Operators):
             )
         except shape_inference.InferenceError as error:
             raise self.fault(f"{node.op_type} does not fit its inputs: {_one_line(error)}") from error
-        if len(inferred) < sum(1 for name in node.output if name):
+        if not schema.has_type_and_shape_inference_function:
             # LessOrEqual and the like are typed by their function body, which inference of a single node leaves out.
             inferred = self._infer_as_model(node, types)
         return {name: TensorType.from_proto(proto) for name, proto in inferred.items()}
