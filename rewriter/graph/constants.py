@@ -1,6 +1,7 @@
 """Values that are known before anything runs: initializers, Constant nodes, and what simple operators make of them.
 
-Exporters write parameters as constants behind a Cast, an Unsqueeze or a Concat; those are computed here, while they are small.
+Exporters write parameters as constants behind a Cast, an Unsqueeze or a Concat; those are computed here, while they are
+small.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import FunctionProto, helper
+from onnx import FunctionProto
 
-from rewriter.types import TensorType
+from rewriter.graph.arithmetic import MAX_ELEMENTS, OPERATORS, evaluate
 
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto, TensorProto
@@ -22,10 +23,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-#: Largest result that is computed, and longest chain of operators that is followed.
-_MAX_ELEMENTS = 4096
+#: Longest chain of operators that is followed.
 _MAX_DEPTH = 16
-_FOLDABLE = frozenset({"Identity", "Cast", "Unsqueeze", "Squeeze", "Concat", "Reshape"})
 
 
 class Constants(Mapping[str, Array]):
@@ -88,18 +87,15 @@ class Constants(Mapping[str, Array]):
             return None
         if node.op_type == "Constant":
             return self._constant(node)
-        if node.op_type not in _FOLDABLE or len(node.output) != 1:
+        if node.op_type not in OPERATORS or len(node.output) != 1:
             return None
         inputs: list[Array | None] = []
         for name in node.input:
             value = self.find(name, depth + 1)
-            if (value is None and name) or (value is not None and value.size > _MAX_ELEMENTS):
+            if (value is None and name) or (value is not None and value.size > MAX_ELEMENTS):
                 return None
             inputs.append(value)
-        try:
-            return _evaluate(node, inputs)
-        except Exception:  # noqa: BLE001  (a malformed node is not a constant; whoever runs it will say so)
-            return None
+        return evaluate(node, inputs)
 
     def _constant(self, node: NodeProto) -> Array | None:
         for attribute in node.attribute:
@@ -107,7 +103,7 @@ class Constants(Mapping[str, Array]):
                 return None
             if attribute.name == "value":
                 return self._file.array(attribute.t)
-            value = _literal(attribute)
+            value = literal(attribute)
             if value is not None:
                 return value
         return None
@@ -129,7 +125,8 @@ class Constants(Mapping[str, Array]):
         return sum(1 for _ in self)
 
 
-def _literal(attribute: AttributeProto) -> Array | None:
+def literal(attribute: AttributeProto) -> Array | None:
+    """The value of a Constant node's attribute that is not a tensor; None for another attribute."""
     match attribute.name:
         case "value_int":
             return np.asarray(attribute.i, dtype=np.int64)
@@ -144,34 +141,3 @@ def _literal(attribute: AttributeProto) -> Array | None:
         case "value_strings":
             return np.asarray(list(attribute.strings), dtype=object)
     return None
-
-
-def _evaluate(node: NodeProto, inputs: list[Array | None]) -> Array | None:
-    """The result of one of the foldable operators; whatever numpy raises where the node is malformed."""
-    first = inputs[0]
-    if first is None:
-        return None
-    attributes = {attribute.name: attribute for attribute in node.attribute}
-    match node.op_type:
-        case "Identity":
-            return first
-        case "Cast":
-            return first.astype(helper.tensor_dtype_to_np_dtype(attributes["to"].i))
-        case "Concat":
-            parts = [part for part in inputs if part is not None]
-            return np.concatenate(parts, axis=attributes["axis"].i) if len(parts) == len(inputs) else None
-        case "Reshape":
-            if inputs[1] is None or "allowzero" in attributes:
-                return None
-            return first.reshape([first.shape[k] if n == 0 else n for k, n in enumerate(inputs[1].tolist())])
-    # Squeeze and Unsqueeze: their axes became an input at opset 13.
-    axes: list[int] | None = list(attributes["axes"].ints) if "axes" in attributes else None
-    if len(inputs) > 1 and inputs[1] is not None:
-        axes = inputs[1].tolist()
-    if node.op_type == "Squeeze":
-        return np.squeeze(first, axis=None if axes is None else tuple(axes))
-    return None if axes is None else np.expand_dims(first, tuple(axes))
-
-
-def type_of_array(array: Array) -> TensorType:
-    return TensorType(int(helper.np_dtype_to_tensor_dtype(array.dtype)), tuple(array.shape))

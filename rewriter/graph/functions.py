@@ -17,6 +17,7 @@ from rewriter.errors import CyclicDecompositionError, DecompositionError, Decomp
 from rewriter.graph import inference
 from rewriter.graph.aliases import readable_names
 from rewriter.graph.constants import Constants
+from rewriter.graph.folding import fold
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of, input_symbols
 from rewriter.graph.lift import lifted_version
@@ -41,6 +42,9 @@ _MAX_DEPTH = 64
 #: Largest constant argument (in bytes) that a function is specialised for.
 _MAX_CONSTANT = 1024
 
+#: Nodes that are inferred at most, over all rounds of one frame.
+_MAX_WORK = 500_000
+
 Types = list[TypeProto | None]
 
 
@@ -52,7 +56,7 @@ class Frame:
     #: Values of the function's attributes, defaults included.
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
     inputs: Types = field(default_factory=list)
-    #: Inputs that are constant at the call.
+    #: Inputs that are constant at the call, and values that inferred sizes make known.
     given: Mapping[str, Any] = field(default_factory=dict)
     #: Types of the inputs of each placeholder and call, as seen by the hook.
     seen: dict[Found | Call, Types] = field(default_factory=dict)
@@ -83,6 +87,11 @@ class Frame:
                 file, scope, outer, None if scope.parent is not None else self.given
             )
         return self._constants[scope]
+
+    def know(self, values: Mapping[str, Any]) -> None:
+        """Values of the outermost scope that are known from inferred sizes."""
+        self.given = {**self.given, **values}
+        self._constants.clear()
 
     def declared(self, scope: Scope) -> dict[str, TensorType]:
         """The types that the model itself declares in ``scope``, by value name."""
@@ -188,14 +197,33 @@ class Frames:
         return found
 
     def _infer(self, frame: Frame) -> None:
-        copy = self._run(frame, forget_declared=False)
+        copy, sites = self._prepare(frame, forget_declared=False)
+        self._run(frame, copy, sites)
         if frame.contradicted:
-            frame.seen.clear()
-            copy = self._run(frame, forget_declared=True)
+            copy, sites = self._prepare(frame, forget_declared=True)
+            self._run(frame, copy, sites)
+        rounds = _MAX_WORK // (len(copy.source.graph.node) + 1)
+        while rounds > 0 and copy.failure is None and not self._is_complete(frame, sites):
+            made = fold(copy.source.graph, copy.model.graph)
+            if not made:
+                break
+            frame.know(made)
+            self._run(frame, copy, sites)
+            rounds -= 1
         frame.copy = copy
         frame.outputs = copy.outputs()
 
-    def _run(self, frame: Frame, *, forget_declared: bool) -> inference.Copy:
+    def _is_complete(self, frame: Frame, sites: Sequence[Found | Call]) -> bool:
+        """Whether every size of every input of a placeholder has a number or a name."""
+        for site in sites:
+            for proto, name in zip(frame.seen.get(site) or (), site.node.input, strict=False):
+                known = without_made_up(TensorType.from_proto(proto), self.symbols)
+                if name and (known is None or known.shape is None or None in known.shape):
+                    return False
+        return True
+
+    def _prepare(self, frame: Frame, *, forget_declared: bool) -> tuple[inference.Copy, list[Found | Call]]:
+        """A copy to be inferred, with what the hook is to be asked about."""
         scope = frame.root.scope
         holding = self.survey.holding
         if frame.is_main:
@@ -214,12 +242,16 @@ class Frames:
                 copy.forget(place)
             elif place in forgotten:
                 copy.forget(place, forgotten[place])
+        return copy, sites
+
+    def _run(self, frame: Frame, copy: inference.Copy, sites: list[Found | Call]) -> None:
+        frame.seen.clear()
+        frame.errors.clear()
         self._open.append((frame, sites))
         try:
             inference.run(copy, self._interrupts)
         finally:
             self._open.pop()
-        return copy
 
     def _hook(self, context: InferenceContext) -> None:
         """Called by onnx for every marked node; whatever it raised would end inference."""

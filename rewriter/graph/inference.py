@@ -15,6 +15,10 @@ What differs in the copy:
   exporter was told a wrong shape), what is declared downstream is wrong as well, and inference is repeated without any declared
   intermediate type.
 
+onnx's inference follows sizes through some operators only, not through the Mod of a padding.  While a placeholder's input
+has unknown sizes, values that the inferred sizes make known become constants of the copy (:mod:`rewriter.graph.folding`), and
+inference is repeated.
+
 Data propagation (a Reshape to a shape computed from ``Shape``) is on, and given up where onnx's inference fails with it.
 """
 
@@ -53,10 +57,17 @@ Answer = Callable[[int, Sequence[TypeProto | None]], Sequence[TypeProto | None]]
 class Copy:
     """A copy of one root (main graph or function) that can be inferred."""
 
-    model: ModelProto
+    #: As it was made.
+    source: ModelProto
     scope: Scope
+    #: As it was inferred.
+    inferred: ModelProto | None = None
     #: Why onnx's inference gave up, if it did.
     failure: str | None = None
+
+    @property
+    def model(self) -> ModelProto:
+        return self.source if self.inferred is None else self.inferred
 
     def place(self, scope: Scope) -> GraphProto:
         """The copy of ``scope``."""
@@ -164,11 +175,12 @@ def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) ->
 
 
 def run(copy: Copy, hook_errors: list[BaseException]) -> None:
-    """Infer ``copy`` in place.  A fault of onnx's inference is noted in ``failure``, and the types stay as declared.
+    """Infer ``copy``.  A fault of onnx's inference is noted in ``failure``, and the types stay as declared.
 
     ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).
     """
-    raw = copy.model.SerializeToString()
+    raw = copy.source.SerializeToString()
+    copy.inferred = None
     for propagate in (True, False):
         try:
             inferred = shape_inference.infer_shapes(raw, data_prop=propagate)
@@ -176,7 +188,7 @@ def run(copy: Copy, hook_errors: list[BaseException]) -> None:
             copy.failure = f"{type(error).__name__}: {error}".strip()
         else:
             copy.failure = None
-            copy.model = ModelProto.FromString(inferred) if isinstance(inferred, bytes) else inferred
+            copy.inferred = ModelProto.FromString(inferred) if isinstance(inferred, bytes) else inferred
             break
         if hook_errors:
             break
