@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 from rewriter.simplify import walk
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
+    from collections.abc import Iterator
+
+    from onnx import GraphProto, ModelProto, TensorProto
 
     from rewriter.simplify.prepare import Prepared
 
@@ -23,7 +25,7 @@ def find(prepared: Prepared, after: ModelProto) -> frozenset[str]:
     constants = {
         name
         for graph in walk.graphs(after.graph)
-        for name, tensor in _constants(graph.initializer, graph.node)
+        for name, tensor in _constants(graph)
         if tensor.ByteSize() > SMALL
     }
     had = set(prepared.tensors) | set(prepared.constants)
@@ -43,10 +45,11 @@ def find(prepared: Prepared, after: ModelProto) -> frozenset[str]:
     return frozenset(found)
 
 
-def _constants(initializers: object, nodes: object) -> list[tuple[str, TensorProto]]:
-    found = [(tensor.name, tensor) for tensor in initializers]  # type: ignore[attr-defined]
-    node: NodeProto
-    for node in nodes:  # type: ignore[attr-defined]
+def _constants(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    for tensor in graph.initializer:
+        yield tensor.name, tensor
+    for node in graph.node:
         if node.op_type == "Constant":
-            found.extend((node.output[0], a.t) for a in node.attribute if a.HasField("t"))
-    return found
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    yield node.output[0], attribute.t

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
 from rewriter.errors import RewriteError
@@ -60,7 +60,7 @@ class Attempt:
 
 
 ATTEMPTS: Final = (
-    Attempt("everything", Task(), batchnorm=True),
+    Attempt("full simplification", Task(), batchnorm=True),
     Attempt("without constant folding", Task(fold=False)),
     Attempt("constant folding only", Task(optimise=False)),
 )
@@ -196,7 +196,9 @@ class _Stage:
         after = measure(model, self.file)
         reason = "nothing to simplify" if model is self.model else attempt.name
         if attempt.hold:
-            self.notes.append(f"not folded, since it would grow the file: {', '.join(sorted(attempt.hold))}")
+            names = sorted(attempt.hold)
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            self.notes.append(f"not folded, since it would grow the file: {', '.join(names[:5])}{more}")
         return Simplification(
             model,
             True,

@@ -86,14 +86,16 @@ def must_hide(node: NodeProto, opset: int, is_weight: Callable[[TensorProto], bo
 
 
 def _hides(graph: GraphProto, opset: int, is_weight: Callable[[TensorProto], bool]) -> bool:
-    return (
-        any(map(is_weight, graph.initializer))
-        or bool(graph.sparse_initializer)
-        or any(
-            must_hide(node, opset, is_weight) or any(_hides(body, opset, is_weight) for body in bodies(node))
-            for node in graph.node
-        )
-    )
+    """Whether anything in ``graph`` or below it is hidden or not sent."""
+    if any(map(is_weight, graph.initializer)) or graph.sparse_initializer:
+        return True
+    for node in graph.node:
+        if must_hide(node, opset, is_weight):
+            return True
+        # An If has just answered for its branches; asking again would double the work at every level.
+        if node.op_type != "If" and any(_hides(body, opset, is_weight) for body in bodies(node)):
+            return True
+    return False
 
 
 def _holds_weight(attribute: AttributeProto, is_weight: Callable[[TensorProto], bool]) -> bool:

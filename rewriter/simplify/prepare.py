@@ -39,8 +39,7 @@ class Sent:
     sent: NodeProto
 
 
-#: What a hidden node without an original node stands for: a constant of the graph it stands in, a graph input, or
-#: the place where a graph output is read.
+#: What a hidden node may stand for besides a node: a constant of the graph it stands in.
 Stand = TensorProto | SparseTensorProto
 
 
@@ -87,7 +86,7 @@ class _Preparation:
         if not versions:
             raise CannotPrepare("the model imports no opset of the default domain")
         self.opset = max(versions)
-        self.count = 0
+        self.count = self.fresh = 0
         self.empty = {t.name for t in model.graph.initializer if 0 in t.dims}
         self.taken = {n for g in walk.graphs(model.graph) for n in walk.defined(g)}
         self.taken.update(value.name for value in model.graph.output)
@@ -271,6 +270,8 @@ class _Preparation:
         self._nodes(source, graph, main=False)
 
     def _fresh(self, stem: str) -> str:
-        name = next(n for i in range(len(self.taken) + 1) if (n := f"{stem}_{i}") not in self.taken)
-        self.taken.add(name)
-        return name
+        while True:
+            name = f"{stem}_{self.fresh}"
+            self.fresh += 1
+            if name not in self.taken:
+                return name
