@@ -125,6 +125,9 @@ class AloneProver:
                 where=region.where,
                 remedy=f"correct pass '{region.placeholder.pass_name()}'",
             ) from error
+        except CannotVerifyError as error:
+            error.where = error.where or region.where
+            raise
         samples = self.options.samples if types else 1
         for number in range(samples):
             reason = self._sample(region, types, session, number, result)

@@ -84,11 +84,14 @@ class Sizes:
     ) -> None:
         #: name → whether it is the first axis of an input (a batch, most often).
         self.names: dict[str, bool] = {}
+        plain = {dim for kind in types.values() for dim in kind.shape or () if isinstance(dim, str)}
         for owner, kind in types.items():
             for axis, dim in enumerate(kind.shape or ()):
                 key = key_of(owner, axis, dim)
                 if isinstance(key, str):
-                    for name in names_in(key) if dim is not None else [key]:
+                    names = names_in(key)
+                    # "seq-len" is a name; "past + 1" is an expression where there is a dim called "past".
+                    for name in names if dim is not None and plain.issuperset(names) else [key]:
                         self.names[name] = self.names.get(name, False) or axis == 0
         self.fixed = {name: tuple(values) for name, values in (fixed or {}).items()}
         for name, values in self.fixed.items():

@@ -210,14 +210,12 @@ class InPlace:
 
     def _blame_run(self, error: Refused, sample: Sample, regions: Sequence[Region]) -> None:
         """MismatchError if a region refuses what its reference accepts."""
-        if not regions:
+        if not regions or not error.operator:
             return
         index = Index(self.model, regions[0].scope)
         for region in regions:
             nodes = index.slice(tensors_of(region), outputs_of(region)).nodes
-            if error.operator and not any(
-                n.op_type == error.operator and n.name == error.node for n in nodes
-            ):
+            if not any(n.op_type == error.operator and n.name == error.node for n in nodes):
                 continue
             names = list(tensors_of(region))
             try:

@@ -75,7 +75,21 @@ class Inputs:
 
     @property
     def can_redraw(self) -> bool:
-        return self.given is None and any(name not in self.sizes.fixed for name in self.sizes.names)
+        if self.given is not None:
+            return False
+        return any(name not in self.sizes.fixed for name in self.sizes.names) or bool(
+            self._of_unknown_meaning()
+        )
+
+    def _of_unknown_meaning(self) -> list[str]:
+        """Integers of which nothing is known: smaller ones are tried where the model refuses them."""
+        return [
+            name
+            for name, kind in self.types.items()
+            if kind.dtype in INTEGERS
+            and not (name in self.options.input_ranges or name in self.ranges)
+            and not (_LENGTH.search(name) or _MASK.search(name))
+        ]
 
     def draw(self, index: int, attempt: int = 0) -> Sample | None:
         """The ``index``-th sample; None where this ``attempt``'s sizes do not fit together."""
@@ -90,6 +104,11 @@ class Inputs:
             if shape is None:
                 return None
             feeds[name] = self._values(name, kind.dtype, shape, sizes, index)
+        if attempt % 3:
+            for name in self._of_unknown_meaning():
+                if name not in (self.given or {}):
+                    rng = generator(self.options.seed, index, name)
+                    feeds[name] = within(rng, self.types[name].dtype, feeds[name].shape, 0, 2 - attempt % 3)
         return Sample(feeds, sizes, index, attempt, self.given is None)
 
     def _given_sizes(self, given: Mapping[str, Data]) -> dict[str, int]:
@@ -170,9 +189,15 @@ def inputs_of(
     return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given)
 
 
-def generator(seed: int, index: int, name: str) -> np.random.Generator:
+def generator(seed: int, index: int, name: str | bytes) -> np.random.Generator:
     return np.random.Generator(
-        np.random.PCG64([seed, index, zlib.crc32(name.encode("utf-8", "surrogateescape"))])
+        np.random.PCG64(
+            [
+                seed,
+                index,
+                zlib.crc32(name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")),
+            ]
+        )
     )
 
 

@@ -63,7 +63,8 @@ class RegionResult:
     """One replaced placeholder against its PyTorch reference.
 
     ``how`` is ``"in place"`` (on the model's own activations), ``"alone"`` (a model of its own, on drawn inputs),
-    ``"as another"`` (equal to a region proved alone) or ``"unproved"``.
+    ``"as another"`` (equal to a region proved alone), ``"never runs"`` (of unknown types, in a function that nothing
+    calls) or ``"unproved"``.
     """
 
     pass_name: str
@@ -161,7 +162,7 @@ class Proof:
             "inputs": self.inputs,
             "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes],
             "tolerances": dict(sorted(tolerances.items())),
-            "proved": sum(result.is_proved for result in self.regions),
+            "proved": sum(result.is_proved and result.how != "never runs" for result in self.regions),
             "unproved": [str(result.where) for result in self.regions if not result.is_proved],
             "cut_out": sorted(self.cut),
         }

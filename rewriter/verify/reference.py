@@ -39,37 +39,65 @@ def require_torch() -> str:
 
 def evaluate(placeholder: Placeholder, bound: Bound, value_of: Callable[[Ref], Array]) -> list[Array | None]:
     """The reference's results on the values of the tensor arguments; ReferenceRefused where it raises."""
-    import torch
+    narrow: list[Any] = []
 
-    def argument(item: Any) -> Any:
+    def tensor(array: Array, wide: bool) -> Any:
+        made = to_torch(array)
+        if made.is_floating_point() and made.element_size() < 4:
+            narrow.append(made.dtype)
+            return made.float() if wide else made
+        return made
+
+    def argument(item: Any, wide: bool) -> Any:
         if isinstance(item, Ref):
-            return to_torch(np.asarray(value_of(item)))
+            return tensor(np.asarray(value_of(item)), wide)
         if isinstance(item, tuple):
-            return tuple(argument(part) for part in item)
+            return tuple(argument(part, wide) for part in item)
         if isinstance(item, np.ndarray):
-            return to_torch(item)  # a parameter that is a known tensor
+            return tensor(item, wide)  # a parameter that is a known tensor
         return item
+
+    def call(*, wide: bool) -> list[Any]:
+        given = {name: argument(item, wide) for name, item in bound.arguments.items()}
+        result = _call(placeholder, given)
+        return list(result) if isinstance(result, (tuple, list)) else [result]
+
+    try:
+        results = call(wide=False)
+    except ReferenceRefused as error:
+        if not narrow or "not implemented for" not in error.what:
+            raise
+        # torch lacks the operator in this format on the CPU: computed in float32, and rounded once.
+        dtype = narrow[0]
+        results = [_narrowed(item, dtype) for item in call(wide=True)]
+    return [None if item is None else _array(item) for item in results]
+
+
+def _call(placeholder: Placeholder, given: dict[str, Any]) -> Any:
+    import torch
 
     positional: list[Any] = []
     named: dict[str, Any] = {}
     variadic = next((p.name for p in placeholder.signature.parameters if p.variadic), None)
-    for name, item in bound.arguments.items():
-        if variadic is not None and not named and name == variadic:
-            positional += argument(item)
+    for name, item in given.items():
+        if name == variadic:
+            positional += item
             variadic = None
         elif variadic is not None:
-            positional.append(
-                argument(item)
-            )  # what precedes a variadic parameter can only be given by position
+            positional.append(item)  # what precedes a variadic parameter can only be given by position
         else:
-            named[name] = argument(item)
+            named[name] = item
     try:
         with torch.no_grad():
-            result = placeholder.reference(*positional, **named)
+            return placeholder.reference(*positional, **named)
     except Exception as error:
         raise ReferenceRefused(f"{type(error).__name__}: {error}") from error
-    results = list(result) if isinstance(result, (tuple, list)) else [result]
-    return [None if item is None else _array(item) for item in results]
+
+
+def _narrowed(item: Any, dtype: Any) -> Any:
+    import torch
+
+    return item.to(dtype) if isinstance(item, torch.Tensor) and item.dtype == torch.float32 else item
 
 
 def _array(item: Any) -> Array:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.errors import CannotVerifyError, UnprovedError
 from rewriter.graph.constants import Constants
-from rewriter.graph.scopes import main_scope
+from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
 from rewriter.verify.cut import cut_unknown, prune, same_cuts
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.graph.scopes import FunctionKey
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
     from rewriter.verify.cut import CutModel
@@ -79,9 +80,19 @@ class _Run:
 
     def _alone(self, pairs: list[tuple[Region, RegionResult]]) -> None:
         prover = AloneProver(self.weights, self.rewritten, self.options)
+        called = _called_functions(self.rewritten)
         for region, result in pairs:
             self.stage.note(str(region.where))
             prover.prove(region, result)
+            if (
+                not result.is_proved
+                and region.scope.function is not None
+                and region.scope.function not in called
+            ):
+                result.how = "never runs"
+                self.proof.notes.append(
+                    f"{region.where} is not proved ({result.reason}): nothing calls the function"
+                )
             self.stage.advance()
 
     def _whole(self, pairs: list[tuple[Region, RegionResult]]) -> None:
@@ -111,6 +122,7 @@ class _Run:
             place.compare(first, values, sample)
             held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
+            del values  # before the next sample's are computed
             self.stage.advance()
         self.proof.warnings += held.warnings
         del session, held
@@ -171,6 +183,21 @@ class _Run:
                 where=region.where,
                 remedy="declare the types of its inputs when exporting, or pass --allow-unproved",
             )
+
+
+def _called_functions(model: ModelProto) -> set[FunctionKey]:
+    """Functions that the main graph calls, directly or through others."""
+    bodies = {function_key(function): function for function in model.functions}
+    found: set[FunctionKey] = set()
+    waiting = [main_scope(model)]
+    while waiting:
+        for scope in waiting.pop().walk():
+            for node in scope.graph.node:
+                key = called_function(node)
+                if key in bodies and key not in found:
+                    found.add(key)
+                    waiting.append(function_scope(bodies[key]))
+    return found
 
 
 def _vacuous(what: str, checked: Checked) -> str:

@@ -52,6 +52,13 @@ def test_expressions_follow_from_their_names():
     assert sizes.shape("mask", kinds["mask"], drawn) == (drawn["batch"], drawn["past_length"] + 1)
 
 
+def test_a_name_may_look_like_an_expression():
+    kinds = types(x=("batch-size", "seq/len"))
+    sizes = Sizes(kinds, {"batch-size": (4,)})
+    assert set(sizes.names) == {"batch-size", "seq/len"}
+    assert sizes.shape("x", kinds["x"], sizes.draw(0, 0))[0] == 4
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("n", 3), ("2*n", 6), ("n//2 + m", 6), ("Max(n, m)", 5), ("n.0", None), ("k", None), ("a b", None)],
