@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-import pytest
 
 from tests.cli.conftest import in_process
 from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write
@@ -20,6 +19,8 @@ from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    import pytest
 
     from tests.cli.conftest import Outcome
 

@@ -17,8 +17,22 @@ def test_every_public_name_is_there(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    "rewrite inspect Placeholder Case decomposition Builder Value Ints Floats Report RewriteError "
-    "from_symbolic from_surgeon from_onnxscript".split(),
+    [
+        "rewrite",
+        "inspect",
+        "Placeholder",
+        "Case",
+        "decomposition",
+        "Builder",
+        "Value",
+        "Ints",
+        "Floats",
+        "Report",
+        "RewriteError",
+        "from_symbolic",
+        "from_surgeon",
+        "from_onnxscript",
+    ],
 )
 def test_promised(name: str) -> None:
     assert name in rewriter.__all__

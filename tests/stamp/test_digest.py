@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from rewriter.storage import ModelFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 18, "local" : 1]>
