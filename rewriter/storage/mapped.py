@@ -45,11 +45,18 @@ class MappedFile:
 
     @property
     def buffer(self) -> Buffer:
+        self.check_open()
         if self._map is None:
             if self.size == 0:
                 return b""
             self._map = mmap.mmap(self.fd, self.size, access=mmap.ACCESS_READ)
         return self._map
+
+    def check_open(self) -> None:
+        if self.fd < 0:
+            raise ModelReadError(
+                "the file was closed", where=str(self.path), remedy="use it inside the `with` block"
+            )
 
     def is_same(self, path: Path) -> bool:
         """Whether ``path`` leads to this very file."""

@@ -205,6 +205,8 @@ class ModelFile:
         return None if number is None or number >= len(self._payloads) else self._payloads[number]
 
     def _plan(self, model: ModelProto) -> Message:
+        if self.file is not None:
+            self.file.check_open()
         try:
             content = model.SerializeToString()
         except (EncodeError, ValueError):  # above 2 GiB: large tensors were added in memory
