@@ -1,11 +1,12 @@
 """The small arithmetic on shapes and parameters that exporters write as operators, done in numpy.
 
-A value of which only some elements are known (the shape of a tensor with a dynamic size) is an object array with None for the
-others; operators that only move elements keep those, all others give such a value up.
+A value of which only some elements are known (the shape of a tensor with a dynamic size) is an object array with
+None for the others; operators that only move elements keep those, all others give such a value up.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +25,8 @@ MAX_ELEMENTS = 4096
 
 
 def evaluate(node: NodeProto, inputs: Sequence[Array | None]) -> Array | None:
-    """The only result of ``node`` (a default-domain operator); None where it is not one of those handled here, or malformed.
+    """The only result of ``node`` (a default-domain operator); None where it is not one of those handled here, or
+    malformed.
 
     ``inputs`` are by position, None where omitted.
     """
@@ -87,7 +89,7 @@ def _reshape(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) ->
     return result
 
 
-def _slice(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array | None:
+def _slice(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None:
     if len(inputs) < 3:
         return None
     data, starts, ends = inputs[0], inputs[1].tolist(), inputs[2].tolist()
@@ -123,7 +125,7 @@ def _constant_of_shape(inputs: Sequence[Any], attributes: Mapping[str, Attribute
     return np.full(shape, fill.reshape(())) if int(np.prod(shape)) <= MAX_ELEMENTS else None
 
 
-def _div(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array | None:
+def _div(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None:
     left, right = inputs
     if left.dtype.kind not in "iu":
         return np.asarray(left / right)
@@ -140,7 +142,7 @@ def _mod(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Arr
     )
 
 
-def _range(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array | None:
+def _range(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None:
     start, limit, delta = (value.item() for value in inputs)
     if not delta or abs((limit - start) / delta) > MAX_ELEMENTS:
         return None
@@ -175,8 +177,8 @@ _COMPUTES: dict[str, Callable[[Any, Any], Array | None]] = {
     "Abs": _elementwise(np.abs),
     "Floor": _elementwise(np.floor),
     "Ceil": _elementwise(np.ceil),
-    "Min": _elementwise(lambda *values: np.minimum.reduce(list(values))),
-    "Max": _elementwise(lambda *values: np.maximum.reduce(list(values))),
+    "Min": _elementwise(lambda *values: functools.reduce(np.minimum, values)),
+    "Max": _elementwise(lambda *values: functools.reduce(np.maximum, values)),
     "Equal": _elementwise(np.equal),
     "Less": _elementwise(np.less),
     "Greater": _elementwise(np.greater),

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 
 def fold(source: GraphProto, inferred: GraphProto) -> dict[str, Array]:
-    """Turn nodes of ``source`` into Constant nodes where the sizes in ``inferred`` (the same graph, with types) tell their value.
+    """Turn nodes of ``source`` into Constant nodes where the sizes in ``inferred`` (the same graph, with types)
+    tell their value.
 
-    Every node keeps its position and outputs.  Returns the new constants, by value name; nothing where there is no more to
-    be had.
+    Every node keeps its position and outputs.  Returns the new constants, by value name; nothing where there is no
+    more to be had.
     """
     types = {
         value.name: value.type

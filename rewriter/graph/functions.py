@@ -1,8 +1,9 @@
 """Frames: the main graph, and each function in each way in which it is called.
 
 A placeholder in a function depends on attribute values and input types that only a call knows.  So a function that
-holds one, directly or through a call, is specialised for each distinct set of attribute values (defaults included), input types, and
-constant inputs that reach a placeholder or another such call.  A function that holds none is left alone.
+holds one, directly or through a call, is specialised for each distinct set of attribute values (defaults included),
+input types, and constant inputs that reach a placeholder or another such call.  A function that holds none is left
+alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Python functions as shape inference of operators that ONNX does not know, for the length of a ``with`` block.
 
-onnx keeps one registry of schemas for the whole process, and refuses a second registration.  So: a lock, the schemas that
-were there put back, and nothing of ours left behind whatever happens.
+onnx keeps one registry of schemas for the whole process, and refuses a second registration.  So: a lock, the
+schemas that were there put back, and nothing of ours left behind whatever happens.
 """
 
 from __future__ import annotations

@@ -1,25 +1,28 @@
 """Types of values, by onnx's own inference with the placeholders' types computed by their passes.
 
-One C++ pass over a copy of the skeleton infers the main graph with all bodies, in time linear in the nodes.  A placeholder, and
-a call of a function that holds one, carries its number as an attribute in that copy; a Python hook (see
-:mod:`rewriter.graph.hooks`) is called for it with the types of its inputs, notes them, and answers with those of its outputs: the pass's for a
-placeholder, for a call those of the function's own frame, inferred once for each distinct set of attribute values and input types.
+One C++ pass over a copy of the skeleton infers the main graph with all bodies, in time linear in the nodes.  A
+placeholder, and a call of a function that holds one, carries its number as an attribute in that copy; a Python hook
+(see :mod:`rewriter.graph.hooks`) is called for it with the types of its inputs, notes them, and answers with those
+of its outputs: the pass's for a placeholder, for a call those of the function's own frame, inferred once for each
+distinct set of attribute values and input types.
 
 What differs in the copy:
 
-- A withheld or external initializer of the main graph becomes a typed input; small integer ones (shapes) are loaded instead.
+- A withheld or external initializer of the main graph becomes a typed input; small integer ones (shapes) are loaded
+  instead.
 - Domains that are used without being imported are imported at version 1 (inference would raise).
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
-- Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the two contradict (an
-  exporter was told a wrong shape), what is declared downstream is wrong as well, and inference is repeated without any declared
-  intermediate type.
+- Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the
+  two contradict (an exporter was told a wrong shape), what is declared downstream is wrong as well, and inference
+  is repeated without any declared intermediate type.
 
-onnx's inference follows sizes through some operators only, not through the Mod of a padding.  While a placeholder's input
-has unknown sizes, values that the inferred sizes make known become constants of the copy (:mod:`rewriter.graph.folding`), and
-inference is repeated.
+onnx's inference follows sizes through some operators only, not through the Mod of a padding.  While a placeholder's
+input has unknown sizes, values that the inferred sizes make known become constants of the copy
+(:mod:`rewriter.graph.folding`), and inference is repeated.
 
-Data propagation (a Reshape to a shape computed from ``Shape``) is on, and given up where onnx's inference fails with it.
+Data propagation (a Reshape to a shape computed from ``Shape``) is on, and given up where onnx's inference fails
+with it.
 """
 
 from __future__ import annotations
@@ -154,7 +157,9 @@ def copy_function(
 
 
 def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
-    """Replace references to a function's attributes in ``node`` and its bodies by ``values``; drop those without one."""
+    """Replace references to a function's attributes in ``node`` and its bodies by ``values``; drop those without
+    one.
+    """
     if any(attribute.ref_attr_name for attribute in node.attribute):
         resolved: list[AttributeProto] = []
         for attribute in node.attribute:

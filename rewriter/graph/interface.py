@@ -1,15 +1,16 @@
 """What a model promises to its callers: names, order, types and declared sizes of its inputs and outputs.
 
 The TorchScript exporter gives sizes that it lost behind an opaque node a name of its own making: the operator, the
-value and the axis (``Reluy_dim_0``, ``Roll/Roll_output_0_dim_1``, ``Add23_dim_0``).  Such a name says nothing, and shape inference
-keeps it if it stays.  It is taken for invented only if
+value and the axis (``Reluy_dim_0``, ``Roll/Roll_output_0_dim_1``, ``Add23_dim_0``).  Such a name says nothing, and
+shape inference keeps it if it stays.  It is taken for invented only if
 
 - no input of the main graph has a size of that name (what a caller chooses is never invented), and
-- it reads ``<operator><value>_dim_<axis>``, where the operator is one of the model's or of ONNX, and the value is one of the model's, or
-  a number (torch's own numbering, before the values were given names), or the very value declared is made by that
-  operator at that axis (it was renamed after export).
+- it reads ``<operator><value>_dim_<axis>``, where the operator is one of the model's or of ONNX, and the value is
+  one of the model's, or a number (torch's own numbering, before the values were given names), or the very value
+  declared is made by that operator at that axis (it was renamed after export).
 
-Everything else was given by a user (``batch``, ``out_len``) or follows from the inputs (dynamo's ``s77``, ``2*batch``), and stays.
+Everything else was given by a user (``batch``, ``out_len``) or follows from the inputs (dynamo's ``s77``,
+``2*batch``), and stays.
 """
 
 from __future__ import annotations

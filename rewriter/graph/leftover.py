@@ -50,7 +50,10 @@ def describe(
 def _what(name: str, members: Sequence[Found]) -> str:
     node = members[0].node
     if node.op_type == "PythonOp" and node.domain == "prim":
-        return f"{name} is a torch.autograd.Function without a `symbolic`{_function_name(node)}: the file does not say what it computes"
+        return (
+            f"{name} is a torch.autograd.Function without a `symbolic`{_function_name(node)}: "
+            "the file does not say what it computes"
+        )
     if is_standard_domain(text(node.domain)):
         since = since_opset(node.op_type, node.domain)
         version = members[0].scope.opsets.get(members[0].domain)
@@ -64,7 +67,7 @@ def _remedy(members: Sequence[Found], selection: Selection) -> str:
     node = members[0].node
     name = qualified(node)
     if node.op_type == "PythonOp" and node.domain == "prim":
-        return "give the Function a `symbolic` that writes a placeholder (see rewriter.torch.placeholder), and export again"
+        return "give the Function a `symbolic`, or make it with rewriter.torch.placeholder, and export again"
     hints: list[str] = []
     near = selection.nearest(node)
     if near is not None:

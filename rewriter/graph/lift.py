@@ -1,9 +1,9 @@
 """Opsets 11 to 13 read as opset 14, for inference only.
 
-From opset 14 on, onnx's inference knows the rank of a Reshape to a computed shape, and follows sizes through the operators
-that exporters compute shapes with; before, it knows neither, and a placeholder behind one would have no rank.  Up to 14
-the forms of four operators changed: their ``axes`` or ``split`` became an input.  What else changed in between (a default axis of Softmax, attributes that
-became optional inputs of Dropout) has no influence on types.
+From opset 14 on, onnx's inference knows the rank of a Reshape to a computed shape, and follows sizes through the
+operators that exporters compute shapes with; before, it knows neither, and a placeholder behind one would have no
+rank.  Up to 14 the forms of four operators changed: their ``axes`` or ``split`` became an input.  What else changed
+in between (a default axis of Softmax, attributes that became optional inputs of Dropout) has no influence on types.
 """
 
 from __future__ import annotations

@@ -56,9 +56,9 @@ def place(
 ) -> Replacement:
     """``expansion`` under names of its own, with the outputs of ``node``.
 
-    ``inputs`` gives the model's names for the inputs as the expansion spells them.  An output that is one of the inputs, a
-    constant, or the same value as another output gets an Identity: rewiring the readers instead would change nodes that
-    are none of ours.  The placeholder's metadata and doc string go to every new node.
+    ``inputs`` gives the model's names for the inputs as the expansion spells them.  An output that is one of the
+    inputs, a constant, or the same value as another output gets an Identity: rewiring the readers instead would
+    change nodes that are none of ours.  The placeholder's metadata and doc string go to every new node.
     """
     base = base_name(node)
     mapping = dict(inputs)
@@ -166,7 +166,9 @@ def _rename_body(graph: GraphProto, mapping: dict[str, str], names: Names, base:
 
 
 def with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -> NodeProto:
-    """``node`` with these inputs and outputs.  Names that are not UTF-8 (protobuf gives them as bytes) go in by the wire."""
+    """``node`` with these inputs and outputs.  Names that are not UTF-8 (protobuf gives them as bytes) go in by the
+    wire.
+    """
     del node.input[:]
     del node.output[:]
     for number, values in ((1, inputs), (2, outputs)):

@@ -150,8 +150,9 @@ class Survey:
 def survey(model: ModelProto, selection: Selection, keep: Keep | None = None) -> Survey:
     """All placeholders of ``model`` with the passes that take them.
 
-    A placeholder is a node for which the scope's opset has no schema and the model no function, outside the domains that
-    runtimes own (those are taken only where ``--bind`` says so).  Raises AmbiguousMatchError where two passes take one.
+    A placeholder is a node for which the scope's opset has no schema and the model no function, outside the domains
+    that runtimes own (those are taken only where ``--bind`` says so).  Raises AmbiguousMatchError where two passes
+    take one.
     """
     keep = keep or Keep()
     functions = {function_key(function): function for function in model.functions}
@@ -237,8 +238,8 @@ def _imports(function: FunctionProto, main: Scope) -> dict[str, int]:
 def _mark_used(root: Root, used_outside: Iterable[str]) -> None:
     """Fill in ``wanted`` and ``dead``.
 
-    A name that is read anywhere below the root counts as used: a body may shadow an outer name, and taking that for a use errs
-    on the safe side.
+    A name that is read anywhere below the root counts as used: a body may shadow an outer name, and taking that for
+    a use errs on the safe side.
     """
     candidates = {name for found in root.found for name in found.node.output if name}
     uses: Counter[str] = Counter(name for name in used_outside if name in candidates)

@@ -31,8 +31,8 @@ def without_made_up(known: TensorType | None, given: Collection[str] = ()) -> Te
 def contradicts(a: TensorType | None, b: TensorType | None, free: Collection[str] = ()) -> bool:
     """Whether no tensor can have both types; differing names of sizes are no contradiction.
 
-    ``free`` are sizes that the model's inputs leave open.  Where ``a`` has one, no number in ``b`` holds for all of them
-    (an exporter that knows nothing of an operator may leave the size that it traced).
+    ``free`` are sizes that the model's inputs leave open.  Where ``a`` has one, no number in ``b`` holds for all of
+    them (an exporter that knows nothing of an operator may leave the size that it traced).
     """
     if a is None or b is None:
         return False
@@ -49,7 +49,9 @@ def contradicts(a: TensorType | None, b: TensorType | None, free: Collection[str
 def refine(
     inferred: TensorType | None, declared: TensorType | None, free: Collection[str] = ()
 ) -> TensorType | None:
-    """What is known from both; ``inferred`` where they contradict, a declared name of a size where no number is known."""
+    """What is known from both; ``inferred`` where they contradict, a declared name of a size where no number is
+    known.
+    """
     if inferred is None or declared is None or contradicts(inferred, declared, free):
         return inferred or declared
     if inferred.shape is None or declared.shape is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 from google.protobuf.descriptor import FieldDescriptor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Deepest nesting of messages; graphs in attributes and types in types would go on for ever.
 _DEPTH = 9

@@ -88,7 +88,8 @@ def test_source_line_that_the_exporter_recorded(exporter: str):
         node.metadata_props.add(
             key="pkg.torch.onnx.stack_trace",
             value='File "/home/me/train.py", line 3, in main\n    net(x)\nFile "/home/me/net.py", line 12, in forward\n'
-            '    return affine(x)\nFile "/usr/lib/python3.11/site-packages/torch/nn/functional.py", line 9, in affine\n    return 1',
+            '    return affine(x)\nFile "/usr/lib/python3.11/site-packages/torch/nn/functional.py", line 9, in affine\n'
+            "    return 1",
         )
     else:
         node.doc_string = (

@@ -169,7 +169,10 @@ def test_names_that_are_no_utf8():
 def test_derived_names_and_their_order_do_not_depend_on_the_run():
     text = (
         HEAD
-        + "g (float[1, 3] x) => (float[1, 3] y) { [layer] t = com.example.Affine<scale = 2.0>(x) y = com.example.Affine(t) }"
+        + """g (float[1, 3] x) => (float[1, 3] y) {
+            [layer] t = com.example.Affine<scale = 2.0>(x)
+            y = com.example.Affine(t)
+        }"""
     )
     first, second = (run_pass(text)[0].SerializeToString(deterministic=True) for _ in range(2))
     assert first == second

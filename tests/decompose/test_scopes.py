@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import onnx
 import pytest
 
 from rewriter.errors import CyclicDecompositionError, RewriteError
-from tests.decompose.passes import evaluate, model_of, operators, run_pass
+from tests.decompose.passes import Pass, evaluate, model_of, operators, run_pass
+
+if TYPE_CHECKING:
+    from rewriter.placeholder import Builder, Value
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "com.example": 1, "local": 1]>\n'
 X = np.asarray([[-1.0, 2.0, 3.5]], np.float32)
@@ -22,8 +27,10 @@ def test_if_inside_if():
         HEAD
         + """g (float[1, 3] x, bool c, bool d) => (float[1, 3] y) {
             y = If(c) <then_branch = t () => (float[1, 3] p) {
-                    p = If(d) <then_branch = tt () => (float[1, 3] pp) { pp = com.example.Affine<scale = 2.0, offset = 1.0>(x) },
-                               else_branch = te () => (float[1, 3] pq) { u = com.example.Same(x) pq = com.example.Mirror(u) }> },
+                    p = If(d) <then_branch = tt () => (float[1, 3] pp) {
+                        pp = com.example.Affine<scale = 2.0, offset = 1.0>(x) },
+                               else_branch = te () => (float[1, 3] pq) {
+                                   u = com.example.Same(x) pq = com.example.Mirror(u) }> },
                 else_branch = e () => (float[1, 3] q) { q = com.example.Affine<scale = 3.0>(x) }>
         }"""
     )
@@ -114,7 +121,8 @@ def test_equal_specialisations_share_one_copy():
             y = local.F(x)
             w = local.F(z)
         }
-        <domain: "local", opset_import: ["": 17, "com.example": 1]> F(a) => (b) { b = com.example.Affine<scale = 2.0>(a) }"""
+        <domain: "local", opset_import: ["": 17, "com.example": 1]> F(a) => (b) {
+            b = com.example.Affine<scale = 2.0>(a) }"""
     )
     assert function_names(model) == ["F"]
     assert {str(region.inputs[0][1]) for region in done.regions} == {"float32[1, 3]", "float32[7]"}
@@ -150,10 +158,6 @@ def test_function_called_only_from_a_branch():
 
 def test_function_with_an_opset_of_its_own():
     """At 11 Squeeze takes its axes as an attribute, at 13 as an input: each scope gets the form of its own opset."""
-    from typing import Any
-
-    from rewriter.placeholder import Builder, Value
-    from tests.decompose.passes import Pass
 
     class Lift(Pass):
         matches = ("Lift",)
@@ -213,7 +217,7 @@ def test_fresh_function_names_avoid_those_of_the_model():
         + """<domain: "local", opset_import: ["": 17]> F__2(a) => (b) { b = Neg(a) }"""
     )
     assert function_names(model) == ["F", "F__3", "F__2"]
-    y, z, w = evaluate(model, x=X)
+    _, z, w = evaluate(model, x=X)
     np.testing.assert_allclose(z, 3 * X[:, ::-1])
     np.testing.assert_array_equal(w, -X)
 
@@ -237,7 +241,8 @@ def test_overloads_are_told_apart():
         HEAD
         + "g (float[1, 3] x) => (float[1, 3] y, float[1, 3] z) { y = local.F<k = 2.0>(x) z = local.F(x) }\n"
         + FUNCTION
-        + """<domain: "local", opset_import: ["": 17, "com.example": 1]> F(a) => (b) { b = com.example.Affine<offset = 1.0>(a) }"""
+        + """<domain: "local", opset_import: ["": 17, "com.example": 1]> F(a) => (b) {
+            b = com.example.Affine<offset = 1.0>(a) }"""
     )
     source.functions[1].overload = source.graph.node[1].overload = "plain"
     model, _ = run_pass(source)
@@ -272,7 +277,8 @@ def test_recursive_functions_are_an_error():
         run_pass(
             HEAD
             + """g (float[1, 3] x) => (float[1, 3] y) { y = local.F(x) }
-            <domain: "local", opset_import: ["": 17, "com.example": 1, "local": 1]> F(a) => (b) { t = com.example.Same(a) b = local.G(t) }
+            <domain: "local", opset_import: ["": 17, "com.example": 1, "local": 1]> F(a) => (b) {
+                t = com.example.Same(a) b = local.G(t) }
             <domain: "local", opset_import: ["": 17, "local": 1]> G(a) => (b) { b = local.F(a) }"""
         )
 
@@ -291,7 +297,8 @@ def test_functions_nested_beyond_reason_are_an_error_and_no_crash():
 def test_function_that_is_called_exponentially_often_is_specialised_once():
     """Each function calls the next one twice: 2^40 calls, of one specialisation each."""
     bodies = [
-        f'<domain: "local", opset_import: ["": 17, "local": 1]> F{k}(a) => (b) {{ t = local.F{k + 1}(a) b = local.F{k + 1}(t) }}'
+        f'<domain: "local", opset_import: ["": 17, "local": 1]> F{k}(a) => (b) {{ '
+        f"t = local.F{k + 1}(a) b = local.F{k + 1}(t) }}"
         for k in range(40)
     ]
     last = '<domain: "local", opset_import: ["": 17, "com.example": 1]> F40(a) => (b) { b = com.example.Same(a) }'

@@ -182,7 +182,10 @@ def test_invented_dims_get_what_is_inferred():
 def test_invented_dims_that_stay_unknown_lose_their_name():
     source = model_of(
         HEAD
-        + """g (float[batch, 8] x) => (int64[NonZeroy_dim_0, NonZeroy_dim_1] y) { t = com.example.Affine(x) y = NonZero(t) }"""
+        + """g (float[batch, 8] x) => (int64[NonZeroy_dim_0, NonZeroy_dim_1] y) {
+            t = com.example.Affine(x)
+            y = NonZero(t)
+        }"""
     )
     model, done = run_pass(source)
     assert dims(model.graph.output[0]) == [2, None]
