@@ -1,0 +1,62 @@
+"""What the oracles say of a pass: ``python -m tests.oracles roll [--full]``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+
+from rewriter.placeholder.registry import resolve
+from tests.oracles import gradients, nodes, opinfo
+from tests.oracles.run import Result
+from tests.oracles.table import NodeRow, Row, Unrun, collected
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.oracles", description=__doc__)
+    parser.add_argument("passes", help="names, separated by commas")
+    parser.add_argument("--full", action="store_true", help="every dtype, opset and symbolic sizes")
+    options = parser.parse_args()
+    write = sys.stdout.write
+    for name in options.passes.split(","):
+        placeholder = resolve(name)[0]
+        row: Row
+        for row in (r for r in collected("opinfo", "ROWS") if r.pass_name == name):
+            for entry in row.entries:
+                for setting in opinfo.settings(placeholder, entry, full=options.full):
+                    listed: list[Unrun] = collected("opinfo", "UNRUN")
+                    counts: Counter[str] = Counter()
+                    for number, result, message in opinfo.outcomes(
+                        placeholder, row, entry, setting, full=options.full
+                    ):
+                        counts[result.value] += 1
+                        at = (name, entry, number, setting.dtype, setting.opset, setting.symbolic)
+                        if result is not Result.AGREES and not any(u.covers(*at) for u in listed):
+                            write(
+                                f'  Unrun("{name}", "{entry}", Result.{result.name}, "…", samples=({number},)),'
+                            )
+                            write(f"  # {setting} {message[:400]}\n")
+                    write(f"{name} {entry} {setting}: {dict(counts)}\n")
+        node_row: NodeRow
+        for node_row in (r for r in collected("nodes", "ROWS") if r.pass_name == name):
+            counts = Counter()
+            for case in nodes.examples_of(node_row):
+                for opset in nodes.OPSETS:
+                    for symbolic in (False, True):
+                        result, message = nodes.outcome(placeholder, node_row, case, opset, symbolic=symbolic)
+                        counts[result.value] += 1
+                        if result is not Result.AGREES:
+                            write(f'  Unrun("{name}", "{case.name}", Result.{result.name}, "…"),')
+                            write(f"  # opset {opset} symbolic={symbolic} {message[:400]}\n")
+            write(f"{name} node tests of {node_row.op_type}: {dict(counts)}\n")
+        counts = Counter()
+        for case, problem in gradients.checks(placeholder, full=options.full):
+            counts["differs" if problem else "agrees"] += 1
+            if problem:
+                write(f"  gradient {case}: {problem}\n")
+        write(f"{name} gradcheck: {dict(counts)}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
