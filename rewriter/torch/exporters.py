@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._guards import detect_fake_mode
+from torch.onnx._internal.exporter import _flags
 
 from rewriter.errors import UsageError
 
@@ -25,13 +26,16 @@ def running_exporter(arguments: Iterable[Any]) -> Exporter | None:
     ``is_in_onnx_export`` is one flag for the whole process, so a model trained on another thread during an
     export would see it too; tracing and fake tensors belong to a thread.
     """
+    if torch.compiler.is_dynamo_compiling():
+        # TorchDynamo takes is_in_onnx_export() for False, so the flag behind it is read.
+        if _flags._is_onnx_exporting:
+            # The exporter's second attempt, after its first has failed: it would trace through the function.
+            raise UsageError(
+                "TorchDynamo cannot export a placeholder", remedy="see the error of the first attempt"
+            )
+        return None
     if not torch.onnx.is_in_onnx_export():
         return None
-    if torch.compiler.is_dynamo_compiling():
-        # The exporter's second attempt, after its first has failed.  It would trace through the function.
-        raise UsageError(
-            "TorchDynamo cannot export a placeholder", remedy="see the error of the first attempt"
-        )
     if is_tracing():
         return Exporter.LEGACY
     return Exporter.DYNAMO if _has_fakes(arguments) else None

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from onnx import ModelProto
 from torch import Tensor, nn
 
 import rewriter
 from rewriter.torch import placeholder
 from tests.torch import exports
 from tests.torch.checks import interface, operator_domains, worst_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onnx import ModelProto
 
 
 @placeholder("com.example::Roll")

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pytest
-from onnx import ModelProto
 
 import rewriter
 from rewriter.torch import export_placeholders
 from tests.models.swin import Swin, pixels
 from tests.torch import exports
 from tests.torch.checks import interface, operator_domains, worst_error
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
 
 NAMES = {"input_names": ["pixels"], "output_names": ["features", "pooled"]}
 
@@ -70,8 +73,8 @@ def test_the_interface_stands(rewritten: Rewritten) -> None:
     assert [value[:3] for value in after] == [value[:3] for value in before]
     dims = {name: shape for _, name, _, shape in after}
     assert dims["pixels"] == ["batch", 3, 56, 56]
-    # 14 × 14 patches, merged once by 2 × 2, 24 · 2 channels.  The legacy exporter computes the first at run time: unless
-    # the rewriter can tell, it is left without a name.
+    # 14 × 14 patches, merged once by 2 × 2, 24 · 2 channels.  The legacy exporter computes the first at run
+    # time: unless inference can tell what it is, it has no name.
     assert dims["features"] in (["batch", 49, 48], ["batch", None, 48])
     if ("output", "features", 1, ["batch", 49, 48]) in before:
         assert dims["features"] == ["batch", 49, 48]

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnxruntime
 import torch
-from onnx import ModelProto, TypeProto
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onnx import ModelProto, TypeProto
 
 
 def operator_domains(model: ModelProto) -> set[str]:
-    """Domains of every node: main graph, bodies and functions."""
+    """Domains of every node that is no call of a model-local function: main graph, bodies and functions."""
     found: set[str] = set()
+    functions = {(function.domain, function.name) for function in model.functions}
     waiting = [*model.graph.node, *(node for function in model.functions for node in function.node)]
     while waiting:
         node = waiting.pop()
-        found.add("" if node.domain == "ai.onnx" else node.domain)
+        if (node.domain, node.op_type) not in functions:
+            found.add("" if node.domain == "ai.onnx" else node.domain)
         for attribute in node.attribute:
             for graph in [attribute.g] if attribute.HasField("g") else list(attribute.graphs):
                 waiting += graph.node

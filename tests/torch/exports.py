@@ -10,9 +10,8 @@ import contextlib
 import io
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import onnx
 import torch
@@ -21,6 +20,9 @@ from torch import Tensor, nn
 from torch._C._onnx import OperatorExportTypes  # the only place it is public in name at least
 
 from rewriter.torch import export_placeholders, placeholder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
 
 
 @dataclass(frozen=True)
@@ -75,15 +77,6 @@ def dynamo(
     return program.model_proto
 
 
-def operators(model: ModelProto) -> list[str]:
-    """Qualified names of the nodes outside of the default domain, and of what ONNX does not know inside it."""
-    return [
-        f"{node.domain}::{node.op_type}"
-        for node in model.graph.node
-        if node.domain or not onnx.defs.has(node.op_type, model.opset_import[0].version, "")
-    ]
-
-
 # --- nets -------------------------------------------------------------------------------------------------------
 
 
@@ -122,7 +115,9 @@ def _exported(
 # --- operators of one's own, registered with the dispatcher ----------------------------------------------------
 
 
-@torch.library.custom_op("onnx_rewrite_tests::roll", mutates_args=())
+@torch.library.custom_op(
+    "onnx_rewrite_tests::roll", mutates_args=(), schema="(Tensor x, int[] shifts, int[] dims) -> Tensor"
+)
 def library_roll(x: Tensor, shifts: Sequence[int], dims: Sequence[int]) -> Tensor:
     return torch.roll(x, tuple(shifts), tuple(dims))
 
@@ -194,7 +189,7 @@ class DefaultDomainRoll(torch.autograd.Function):
 
 def default_domain_by_mistake(opset: int = 13) -> Exported:
     model = legacy(Between(DefaultDomainRoll.apply), batches(3), opset=opset)
-    return _exported(model, by_two, "::Roll")
+    return _exported(model, by_two, "Roll")
 
 
 def registered_symbolic(opset: int = 11) -> Exported:

@@ -23,7 +23,7 @@ Export = Callable[..., ModelProto]
 
 
 @placeholder("com.example::Roll")
-def roll(x, shifts, dims=()):  # noqa: ANN001, ANN201  (unannotated, as people write it first)
+def roll(x, shifts, dims=()):
     return torch.roll(x, shifts, dims)
 
 
@@ -161,7 +161,7 @@ class TestEager:
             gc.enable()
 
     def test_trains_on_another_thread_during_an_export(self) -> None:
-        """``is_in_onnx_export`` is one flag for the process: it must not turn another thread's values into stand-ins."""
+        """``is_in_onnx_export`` is one flag for the process: other threads' values must not become stand-ins."""
         x = torch.randn(3, requires_grad=True)
         for export in (exports.dynamo, exports.legacy):
             found: list[Tensor] = []
@@ -265,7 +265,7 @@ class TestNodes:
 
     def test_an_unannotated_none_before_a_tensor_is_refused(self) -> None:
         @placeholder("com.example::Unclear")
-        def unclear(x, mask=None, y=None):  # noqa: ANN001, ANN202
+        def unclear(x, mask=None, y=None):
             return x + y
 
         with pytest.raises(UsageError, match="'mask' is None and has no annotation"):
@@ -310,7 +310,7 @@ class TestNodes:
         def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
             return x.to(dtype)
 
-        with pytest.raises(UsageError, match="'dtype'.*is a dtype"):
+        with pytest.raises(UsageError, match=r"'dtype'.*is a dtype"):
             exports.legacy(Net(lambda x: cast(x, torch.float64)), (torch.randn(2, 3),))
 
     def test_the_function_leaves_nothing_in_the_graph(self, export: Export) -> None:
