@@ -17,7 +17,7 @@ that does not fit, ``adapt=`` takes the sample and returns the arguments of the 
 **Gradients** (``gradients_<group>.py``): every reference is held to ``gradcheck`` over the pass's cases, without being
 listed; ``NOT_DIFFERENTIABLE`` names the passes that have no gradient, ``KINKS`` the cases drawn where there is none.
 
-What cannot be run is listed with its reason in the same file (:class:`Unrun`).  The lists are held to be exact: what they cover
-must come out as they say, and everything else must agree.  ``python -m tests.oracles roll`` shows what fails, in the
-form of such a list, and ``-m full`` runs all dtypes, opsets and symbolic sizes.
+What cannot be run is listed with its reason in the same file (:class:`Unrun`).  The lists are held to be exact: what
+they cover must come out as they say, and everything else must agree.  ``python -m tests.oracles roll`` shows what
+fails, in the form of such a list, and ``-m full`` runs all dtypes, opsets and symbolic sizes.
 """

@@ -1,7 +1,5 @@
 """ONNX's node tests for the passes of passes/activation/; see the package's docstring."""
 
-from __future__ import annotations
-
 from tests.oracles.table import NodeRow, Unrun
 
 ROWS: tuple[NodeRow, ...] = (

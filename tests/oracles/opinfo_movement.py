@@ -1,7 +1,5 @@
 """OpInfo's entries for the passes of passes/movement/; see the package's docstring."""
 
-from __future__ import annotations
-
 from tests.oracles.table import Row, Unrun
 
 ROWS: tuple[Row, ...] = (Row("roll", ("roll",)),)

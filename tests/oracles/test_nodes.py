@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rewriter.placeholder import available
-from tests.oracles.nodes import OPSETS, outcome, examples_of
+from tests.oracles.nodes import OPSETS, examples_of, outcome
 from tests.oracles.run import Result
 from tests.oracles.table import NodeRow, Unrun, collected
 

@@ -54,7 +54,8 @@ class Trial:
         return "symbolic" if self.variant.symbolic else "static"
 
     def __str__(self) -> str:
-        return f"{self.variant.placeholder.pass_name()} {self.form} {self.sizes} opset {self.variant.opset} {self.variant.case}"
+        name, opset = self.variant.placeholder.pass_name(), self.variant.opset
+        return f"{name} {self.form} {self.sizes} opset {opset} {self.variant.case}"
 
 
 @dataclass(frozen=True)

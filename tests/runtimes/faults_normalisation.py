@@ -1,7 +1,5 @@
 """Faults of runtimes with the passes of passes/normalisation/; see the package's docstring."""
 
-from __future__ import annotations
-
 from tests.runtimes.faults import Fault
 
 FAULTS: tuple[Fault, ...] = ()

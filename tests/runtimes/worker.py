@@ -1,8 +1,8 @@
 """Runs a folder of models in one runtime: ``python worker.py RUNTIME FOLDER FIRST``.
 
 Stands alone, since it is started in environments that hold one runtime and numpy.  For ``NNNN.onnx`` with inputs in
-``NNNN.npz`` it writes ``NNNN.RUNTIME.npz`` (results by position) or ``NNNN.RUNTIME.txt`` (why there are none), from number
-FIRST on.  A runtime that takes the process down leaves neither, and is started again behind that model.
+``NNNN.npz`` it writes ``NNNN.RUNTIME.npz`` (results by position) or ``NNNN.RUNTIME.txt`` (why there are none), from
+number FIRST on.  A runtime that takes the process down leaves neither, and is started again behind that model.
 """
 
 import sys
@@ -77,7 +77,7 @@ def main():
         try:
             results = [np.asarray(result) for result in run(model, inputs)]
             np.savez(folder / f"{model.stem}.{name}.npz", *results)
-        except BaseException as error:  # noqa: BLE001  (a panic of tract's is no Exception)
+        except BaseException as error:  # a panic of tract's is no Exception
             if isinstance(error, KeyboardInterrupt):
                 raise
             # tract appends a stack trace of its own.
