@@ -37,7 +37,7 @@ _INTERRUPTED = 130
     default="auto",
     metavar="LIST",
     show_default=True,
-    help="Names, Python files and import paths of passes, separated by commas; auto: every installed pass that matches.",
+    help="Names, Python files and import paths of passes, separated by commas; auto: every installed one that matches.",
 )
 @click.option(
     "--bind",
@@ -166,7 +166,7 @@ def _inspect(options: dict[str, Any]) -> int:
     from rewriter.inspection import inspect
     from rewriter.report import write_json
 
-    _refuse_same(options["report"], options["source"])
+    _check_report(options["report"], options["source"])
     try:
         found = inspect(
             options["source"],
@@ -188,7 +188,7 @@ def _rewrite(options: dict[str, Any]) -> int:
     from rewriter.pipeline import rewrite
     from rewriter.report import write_json
 
-    _refuse_same(options["report"], options["source"], options["target"], options["inputs"])
+    _check_report(options["report"], options["source"], options["target"], options["inputs"])
     limits = {name: options[name] for name in ("samples", "seed", "simplify_timeout", "simplify_memory")}
     try:
         with _progress(options) as progress:
@@ -221,10 +221,15 @@ def _rewrite(options: dict[str, Any]) -> int:
     return 0
 
 
-def _refuse_same(report: Path | None, *others: Path | None) -> None:
-    """The JSON report must not take the place of a model."""
+def _check_report(report: Path | None, *others: Path | None) -> None:
+    """The JSON report must not take the place of a model; what cannot be written is said before any work is done."""
+    if report is None:
+        return
+    from rewriter.storage.destination import Destination
+
+    Destination(report)
     for other in others:
-        if report is not None and other is not None and report.absolute() == other.absolute():
+        if other is not None and report.absolute() == other.absolute():
             raise UsageError(
                 f"--report would overwrite '{other}'", remedy="give the report a file of its own"
             )
@@ -247,10 +252,7 @@ def _report_failure(error: RewriteError, options: dict[str, Any]) -> None:
         return
     report = error.report
     if report is None:
-        target = options["target"]
-        report = Report(
-            options["source"].name, None if target is None else target.name, failure=Failure.of(error)
-        )
+        report = Report(options["source"].name, failure=Failure.of(error, folders_of(options["source"])))
     write_json(options["report"], report.to_dict())
 
 

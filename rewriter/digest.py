@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from google.protobuf.message import Message
     from onnx import ModelProto
-    from onnx.onnx_ml_pb2 import ValueInfoProto  # type: ignore[attr-defined]  # absent from the stubs only
+    from onnx.onnx_ml_pb2 import ValueInfoProto
 
 #: A payload up to this many bytes is a parameter, and part of the digest by value.
 BY_VALUE = 1024

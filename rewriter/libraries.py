@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +10,9 @@ from typing import TYPE_CHECKING
 from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
     from rewriter.manifest import Manifest
     from rewriter.report import Declared
 

@@ -10,8 +10,12 @@ import click
 if TYPE_CHECKING:
     from click import Context, Parameter
 
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType  # not a generic class in click before 8.5
 
-class _Form(click.ParamType):
+
+class _Form(_ParamType):
     """A value with a grammar of its own; ``name`` shows it."""
 
     def refuse(self, value: Any, param: Parameter | None, ctx: Context | None) -> NoReturn:

@@ -23,12 +23,12 @@ _TRACE_LINE = re.compile(r".+\(\d+\): .+")
 
 def strip_debug(model: ModelProto) -> int:
     """Drop them from nodes, values, tensors, graphs and functions, in place; the bytes that went."""
-    before = model.ByteSize()
+    before: int = model.ByteSize()
     _strip(model)
     _strip_scopes(main_scope(model))
     for function in model.functions:
         _strip_scopes(function_scope(function))
-    return before - model.ByteSize()
+    return before - int(model.ByteSize())
 
 
 def _strip_scopes(root: Scope) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onnx
-from onnx import parser
+from onnx import numpy_helper, parser
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onnx import ModelProto
 
 #: A roll by 2 along dim 1 after a matrix product, then a swish.
@@ -61,4 +62,15 @@ def parse(text: str) -> ModelProto:
 
 def write(path: Path, text: str) -> Path:
     onnx.save(parse(text), path)
+    return path
+
+
+def write_external(path: Path, text: str, location: str) -> Path:
+    """The model with every initializer in a data file beside it."""
+    model = parse(text)
+    for tensor in model.graph.initializer:
+        # onnx moves only raw payloads, and its parser makes none.
+        tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name))
+    onnx.save(model, path, save_as_external_data=True, location=location, size_threshold=0)
+    assert (path.parent / location).stat().st_size > 0
     return path

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from tests.cli.conftest import in_process
-from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write
+from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write, write_external
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,8 +98,7 @@ def test_same_path_in_and_out(rewrite: Rewrite, roll: Path) -> None:
 def test_output_in_another_folder_with_external_data(rewrite: Rewrite, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out").mkdir()
-    source = tmp_path / "in" / "model.onnx"
-    onnx.save(parse(ROLL), source, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    source = write_external(tmp_path / "in" / "model.onnx", ROLL, "weights.bin")
     before = {path.name: path.read_bytes() for path in source.parent.iterdir()}
     target = tmp_path / "out" / "model.onnx"
     assert rewrite(source, target).code == 0

@@ -14,7 +14,7 @@ from onnx import numpy_helper
 import rewriter
 from rewriter.cli import command
 from rewriter.errors import ModelReadError, ModelWriteError, UsageError
-from tests.texts import PLAIN, ROLL, parse, write
+from tests.texts import PLAIN, ROLL, parse, write, write_external
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,8 +125,7 @@ def test_no_placeholders_is_simplified_stamped_and_verified(tmp_path: Path) -> N
 
 
 def test_in_place_with_external_data(tmp_path: Path) -> None:
-    path = tmp_path / "m.onnx"
-    onnx.save(parse(ROLL), path, save_as_external_data=True, location="m.weights", size_threshold=0)
+    path = write_external(tmp_path / "m.onnx", ROLL, "m.weights")
     rewriter.rewrite(path, path, **FAST)
     model = onnx.load(path)
     expected = parse(ROLL).graph.initializer[0]
