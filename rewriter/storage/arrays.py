@@ -25,6 +25,7 @@ def from_raw(header: TensorProto, buffer: Buffer, offset: int, length: int) -> A
     multiple of their size (libraries that are handed the memory rely on that), are copied.
     """
     where = _where(header)
+    _refuse_segments(header, where)
     count = element_count(header, where)
     bits = element_bits(header.data_type)
     if not bits:
@@ -52,12 +53,7 @@ def from_raw(header: TensorProto, buffer: Buffer, offset: int, length: int) -> A
 def from_message(tensor: TensorProto) -> Array:
     """Read-only array of a tensor whose elements are inline, raw or typed."""
     where = _where(tensor)
-    if tensor.HasField("segment"):
-        raise ModelReadError(
-            "the tensor is stored in segments, which nothing supports",
-            where=where,
-            remedy="export the model again",
-        )
+    _refuse_segments(tensor, where)
     count = element_count(tensor, where)
     if tensor.data_type == TensorProto.STRING:
         if len(tensor.string_data) != count:
@@ -131,6 +127,15 @@ def merge(header: TensorProto, pieces: list[TensorProto]) -> TensorProto:
             else:
                 getattr(whole, name).MergeFrom(getattr(piece, name))
     return whole
+
+
+def _refuse_segments(tensor: TensorProto, where: str) -> None:
+    if tensor.HasField("segment"):
+        raise ModelReadError(
+            "the tensor is stored in segments, which nothing supports",
+            where=where,
+            remedy="export the model again",
+        )
 
 
 def _convert(tensor: TensorProto, where: str) -> Array:

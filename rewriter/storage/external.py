@@ -8,6 +8,7 @@ that it leads to must lie in that folder or, where the model file is itself a li
 from __future__ import annotations
 
 import os
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -20,6 +21,10 @@ from rewriter.storage.mapped import MappedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+#: Some exporters write a file for each tensor, and a process may have only so many open.
+OPEN_AT_ONCE = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +61,17 @@ class ExternalData:
             [] if folder is None else [Path(os.path.realpath(f)) for f in (folder, also) if f is not None]
         )
         self._files: dict[str, MappedFile] = {}
+        self._recent: deque[MappedFile] = deque()
 
     def file(self, location: str, where: str) -> MappedFile:
-        """The opened data file at ``location``."""
+        """The data file at ``location``, checked."""
         found = self._files.get(location)
         if found is None:
             found = self._files[location] = self._open(location, where)
+        if found not in self._recent:
+            if len(self._recent) == OPEN_AT_ONCE:
+                self._recent.popleft().release()
+            self._recent.append(found)
         return found
 
     def locate(self, tensor: TensorProto) -> tuple[MappedFile, RawLocation]:
@@ -97,6 +107,7 @@ class ExternalData:
         for file in self._files.values():
             file.close()
         self._files.clear()
+        self._recent.clear()
 
     def _open(self, location: str, where: str) -> MappedFile:
         if self.folder is None:

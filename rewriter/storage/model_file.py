@@ -164,7 +164,7 @@ class ModelFile:
         for part in root.tensors():
             if part.payload is None:
                 file, place = self.external.locate(part.header)
-                part.embed(RawPayload(file.fd, place.offset, place.length))
+                part.embed(RawPayload(file, place.offset, place.length))
         root.forget_lengths()
         if root.length() > HARD_LIMIT:
             raise ModelWriteError(
@@ -231,6 +231,8 @@ class ModelFile:
         """Look at every external tensor once, so that a missing file is said before any work is done."""
         if content.count(b"location") <= len(self._payloads):  # each stub says it once
             return
+        # Not as it was read: there the mark of external data may be encoded so as not to be found.
+        content = self.model.SerializeToString()
         root = plan(content, self._token, self._payloads)
         self._locations = external_locations(content, root)
         for part in root.tensors():

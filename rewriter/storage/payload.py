@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -25,6 +24,7 @@ from rewriter.storage.wire import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rewriter.storage.mapped import MappedFile
     from rewriter.storage.sink import Sink
     from rewriter.storage.wire import Buffer
 
@@ -35,7 +35,8 @@ CHUNK = 1 << 22
 class Source(Protocol):
     """The mapped model file."""
 
-    fd: int
+    @property
+    def fd(self) -> int: ...
 
     @property
     def buffer(self) -> Buffer: ...
@@ -158,9 +159,9 @@ class HeldPayload:
 
 @dataclass(frozen=True, slots=True)
 class RawPayload:
-    """Raw bytes of a data file, as ``raw_data``."""
+    """A range of a data file, as ``raw_data``."""
 
-    fd: int
+    file: MappedFile
     offset: int
     length: int
     location: int | None = TensorProto.DEFAULT
@@ -174,13 +175,14 @@ class RawPayload:
 
     def write(self, sink: Sink) -> None:
         sink.write(key(RAW_DATA) + varint(self.length))
-        sink.copy(self.fd, self.offset, self.length)
+        sink.write(bytes(self.file.buffer[self.offset : self.offset + self.length]))
+        self.file.release()  # there may be more files than can be open
 
     def raw(self) -> tuple[int, int] | None:
         return None
 
     def pieces(self) -> Iterator[TensorProto]:
-        yield TensorProto(raw_data=os.pread(self.fd, self.length, self.offset))
+        yield TensorProto(raw_data=bytes(self.file.buffer[self.offset : self.offset + self.length]))
 
 
 def _packed_pieces(buffer: Buffer, field: int, start: int, end: int) -> Iterator[TensorProto]:

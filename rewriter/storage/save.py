@@ -168,24 +168,25 @@ def _too_large(root: Message) -> list[TensorPart]:
 def _write_data(origin: Origin, parts: list[TensorPart], destination: Destination, undo: _Undo) -> Path:
     """Write the elements of ``parts`` to a new data file, once for equal ranges, and have them refer to it."""
     places: list[tuple[int, int]] = []
-    seen: dict[tuple[int, int, int], tuple[int, int]] = {}
+    seen: dict[tuple[Path, int, int], tuple[int, int]] = {}
     with Staged(destination.folder, destination.mode) as staged:
         sink = FileSink(staged.fd)
         for part in parts:
             source = _range(origin, part)
-            place = None if source is None else seen.get(source)
+            place = None if source is None else seen.get((source[0].path, *source[1:]))
             if place is None:
                 length = part.payload_size if source is None else source[2]
                 sink.pad_to(PAGE if length >= PAGE else LINE)
                 start = sink.position
                 if source is not None:
-                    sink.copy(*source)
+                    file, offset, _ = source
+                    sink.copy(file.fd, offset, length)
+                    sink.settle()  # the file may be released before the next
+                    seen[file.path, offset, length] = start, length
                 elif part.payload is not None:
                     for piece in part.payload.pieces():
                         sink.write(raw_bytes(part.header, piece))
-                place = (start, sink.position - start)
-                if source is not None:
-                    seen[source] = place
+                place = start, sink.position - start
             places.append(place)
         sink.flush()
         staged.finish()
@@ -195,13 +196,13 @@ def _write_data(origin: Origin, parts: list[TensorPart], destination: Destinatio
     return path
 
 
-def _range(origin: Origin, part: TensorPart) -> tuple[int, int, int] | None:
-    """(descriptor, offset, length) of raw elements in a file."""
+def _range(origin: Origin, part: TensorPart) -> tuple[MappedFile, int, int] | None:
+    """(file, offset, length) of raw elements in a file."""
     if part.payload is None:
         file, raw = origin.external.locate(part.header)
-        return file.fd, raw.offset, raw.length
+        return file, raw.offset, raw.length
     found = raw_range(part.header, part.payload)
-    return None if found is None or origin.file is None else (origin.file.fd, *found)
+    return None if found is None or origin.file is None else (origin.file, *found)
 
 
 def _install(origin: Origin, staged: Staged, destination: Destination, undo: _Undo) -> Path:

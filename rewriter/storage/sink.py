@@ -85,6 +85,10 @@ class FileSink:
             self._flush_range()
         self._range = (fd, offset, offset + length)
 
+    def settle(self) -> None:
+        """Read what was given by ``copy``; its file may then be closed."""
+        self._flush_range()
+
     def flush(self) -> None:
         self._flush_range()
         self._flush_small()

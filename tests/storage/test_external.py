@@ -141,6 +141,42 @@ def test_saved_in_place(two_files: Path) -> None:
     assert {name: (two_files.parent / name).read_bytes() for name in before} == before
 
 
+def test_a_file_for_each_tensor(tmp_path: Path) -> None:
+    """As some exporters write it: more data files than a process may have open."""
+    import resource
+
+    arrays = [weights(1, 8, seed=i) for i in range(400)]
+    for i, array in enumerate(arrays):
+        (tmp_path / f"w{i}").write_bytes(array.tobytes())
+    model = model_of(*(external(a, f"w{i}", location=f"w{i}") for i, a in enumerate(arrays)))
+    (tmp_path / "in.onnx").write_bytes(model.SerializeToString())
+    (tmp_path / "out").mkdir()
+    expected = [a.tobytes() for a in arrays]
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (250, hard))
+    try:
+        with ModelFile.open(tmp_path / "in.onnx") as file:
+            assert [file.array(t).tobytes() for t in file.model.graph.initializer] == expected
+            hydrated = file.hydrate(file.model)
+            file.save(tmp_path / "out.onnx")
+            file.copy_to(tmp_path / "out" / "copy.onnx")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [t.raw_data for t in hydrated.graph.initializer] == expected
+    for path in (tmp_path / "out.onnx", tmp_path / "out" / "copy.onnx"):
+        assert [t.raw_data for t in onnx.load(path).graph.initializer] == expected
+
+
+def test_a_data_file_that_changes_while_it_is_read(tmp_path: Path, two_files: Path) -> None:
+    with ModelFile.open(two_files) as file:
+        with (two_files.parent / "a.bin").open("ab") as data:
+            data.write(b"more")
+        with pytest.raises(ModelReadError, match="changed by another program"):
+            file.save(tmp_path / "out.onnx")
+    assert not (tmp_path / "out.onnx").exists()
+    assert not (tmp_path / "out.onnx.data").exists()
+
+
 # --- an older output at the target -----------------------------------------------------------------------------
 
 

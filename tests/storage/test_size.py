@@ -47,8 +47,8 @@ print(peak // 1000)
 
 
 def sparse(path: Path, sizes: list[int], *, external: bool = False) -> Path:
-    """A model with float32 weights ``w0``, ``w1``, … of these sizes in bytes: zeros, which take no room on the disk, but
-    for the first and last element, 1 and 2."""
+    """A model with float32 weights ``w0``, ``w1``, … of these sizes in bytes: zeros, which take no room on the disk,
+    but for the first and last element, 1 and 2."""
     ends = np.array([1, 2], np.float32).tobytes()
     headers, total = [], 0
     for i, size in enumerate(sizes):
