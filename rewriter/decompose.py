@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onnx import FunctionProto, defs
+from onnx import FunctionProto
 
 from rewriter.errors import DecompositionError, OpsetError, UnsupportedAtOpset
-from rewriter.graph.domains import MINIMUM_OPSET, normal_domain
+from rewriter.graph.domains import normal_domain
 from rewriter.graph.expanding import Region, Surroundings, expand_fully
-from rewriter.graph.functions import Frame, Frames
+from rewriter.graph.functions import Frames
 from rewriter.graph.interface import (
     Interface,
     InventedDim,
@@ -20,18 +20,23 @@ from rewriter.graph.interface import (
 )
 from rewriter.graph.leftover import describe
 from rewriter.graph.names import Names
-from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key, graphs_of
+from rewriter.graph.opsets import (
+    all_nodes,
+    check_opsets,
+    import_default,
+    remove_imports,
+    require_opset,
+    used_domains,
+)
+from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
-from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey
+from rewriter.graph.survey import Call, Found, Keep, Survey, survey
 from rewriter.graph.types import contradicts
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnx import GraphProto, ModelProto, NodeProto
-
     from rewriter.errors import Where
+    from rewriter.graph.frames import Frame
     from rewriter.placeholder.registry import Selection
     from rewriter.storage import ModelFile
 
@@ -73,7 +78,7 @@ def decompose(
     pass; the model is then half done, and must not be used.
     """
     found = survey(file.model, selection, keep)
-    _check_opsets(found)
+    check_opsets(found)
     left = [item for root in found.live for item in root.found if item.is_leftover]
     if left:
         raise describe(left, selection)
@@ -104,7 +109,7 @@ class _Run:
         self.portable = portable
         self.result = result
         self.functions = {function_key(function): function for function in file.model.functions}
-        self.domains_before = _domains(file.model)
+        self.domains_before = used_domains(file.model)
         #: Finished specialisations by frame: the key of the function, and its regions.
         self._finished: dict[Frame, tuple[FunctionKey, list[Region]]] = {}
         #: Specialisations of each function by what they became, in order.
@@ -143,7 +148,7 @@ class _Run:
         }
         order = {scope: position for position, scope in enumerate(frame.root.scope.walk())}
         if frame.root.placeholders:
-            _require_opset(frame.root, self.survey)
+            require_opset(frame.root, self.survey)
         for (scope, index), site in sorted(sites.items(), key=lambda pair: (order[pair[0][0]], pair[0][1])):
             if isinstance(site, Call):
                 regions += self._redirect(frames, frame, site)
@@ -162,6 +167,10 @@ class _Run:
                 self.functions,
                 self.portable,
             )
+            if site.node.device_configurations:
+                self.result.warnings.append(
+                    f"{site.where}: its device configuration does not fit what replaces it"
+                )
             replacement, made = expand_fully(here, site, frames.site(frame, site))
             error = frame.errors.get(site)
             if (
@@ -194,12 +203,12 @@ class _Run:
         """Rewrite the copy that ``frame`` holds, and give it a name; equal copies share one."""
         function = frame.root.scope.graph
         assert isinstance(function, FunctionProto)
-        _import_default(function, frame.root.scope)
-        before = {node.domain for node in _all_nodes(function)}
+        import_default(function, frame.root.scope)
+        before = {node.domain for node in all_nodes(function)}
         regions = self._rewrite(frames, frame, Names.of_scope(frame.root.scope), ScopeRef(original))
-        after = {normal_domain(node.domain) for node in _all_nodes(function)}
+        after = {normal_domain(node.domain) for node in all_nodes(function)}
         gone = [item.domain for item in function.opset_import if item.domain in before and item.domain]
-        _remove_imports(function, {domain for domain in gone if domain not in after})
+        remove_imports(function, {domain for domain in gone if domain not in after})
         copies = self._copies.setdefault(original, {})
         body = function.SerializeToString(deterministic=True)
         if body not in copies:
@@ -242,7 +251,7 @@ class _Run:
                 frame = frames.unused(key)
                 self._finished[frame] = self._specialise(frames, frame, key)
                 self.result.regions += self._finished[frame][1]
-            except DecompositionError as error:
+            except (DecompositionError, OpsetError) as error:
                 self._copies[key] = {}
                 self.result.warnings.append(
                     f"{label}: nobody calls it and it cannot be decomposed, it was removed: {error.what}"
@@ -296,10 +305,10 @@ class _Run:
 
     def _drop_imports(self) -> None:
         """Imports that only what was replaced needed."""
-        now = _domains(self.model)
+        now = used_domains(self.model)
         gone = {d for d in self.domains_before - now if d}
         self.result.dropped_opsets = [item.domain for item in self.model.opset_import if item.domain in gone]
-        _remove_imports(self.model, gone)
+        remove_imports(self.model, gone)
 
 
 def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: Keep) -> None:
@@ -315,72 +324,3 @@ def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: K
     result.unmatched_passes = sorted(selection.named - took)
     used = {keep.entry(item.domain, item.node.op_type) for item in kept}
     result.unmatched_keep = sorted(f"{d}::{o}" if d else o for d, o in keep.operators - used)
-
-
-# --- opsets ---------------------------------------------------------------------------------------------------
-
-
-def _check_opsets(found: Survey) -> None:
-    newest = defs.onnx_opset_version()
-    for root in found.roots:
-        version = root.scope.opset
-        if version is not None and not 1 <= version <= newest:
-            raise OpsetError(
-                f"opset {version} is unknown: the installed onnx knows opsets up to {newest}",
-                where=None if root is found.main else root.scope.path,
-                remedy="upgrade onnx, or export at an older opset",
-            )
-    for root in found.live:
-        if any(item.match is not None or item.is_leftover for item in root.found):
-            _require_opset(root, found)
-
-
-def _require_opset(root: Root, found: Survey) -> None:
-    """OpsetError unless decompositions can be written in the scope."""
-    version = root.scope.opset
-    where = None if root is found.main else root.scope.path
-    if version is None:
-        raise OpsetError(
-            "no version of the default domain (ai.onnx) is imported, so nothing can be decomposed into it",
-            where=where,
-            remedy="export the model again, or add the import",
-        )
-    if version < MINIMUM_OPSET and any(not item.dead for item in root.placeholders):
-        raise OpsetError(
-            f"opset {version} is too old: placeholders are decomposed from opset {MINIMUM_OPSET} on",
-            where=where,
-            remedy=f"export at opset {MINIMUM_OPSET} or later",
-        )
-
-
-def _import_default(function: FunctionProto, scope: Scope) -> None:
-    if scope.opset is not None and all(normal_domain(item.domain) for item in function.opset_import):
-        function.opset_import.add(domain="", version=scope.opset)
-
-
-def _remove_imports(owner: ModelProto | FunctionProto, gone: set[str]) -> None:
-    for index in reversed(range(len(owner.opset_import))):
-        if owner.opset_import[index].domain in gone:
-            del owner.opset_import[index]
-
-
-def _domains(model: ModelProto) -> set[str]:
-    """Every domain that a node anywhere in the model uses, or a function is in, or imports."""
-    found: set[str] = set()
-    for function in model.functions:
-        found.add(function.domain)
-        found |= {item.domain for item in function.opset_import}
-        found |= {node.domain for node in _all_nodes(function)}
-    found |= {node.domain for node in _all_nodes(model.graph)}
-    for training in model.training_info:
-        for graph in (training.initialization, training.algorithm):
-            found |= {node.domain for node in _all_nodes(graph)}
-    return found
-
-
-def _all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
-    waiting: list[GraphProto | FunctionProto] = [graph]
-    while waiting:
-        for node in waiting.pop().node:
-            yield node
-            waiting.extend(body for _, _, body in graphs_of(node))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import NodeProto, numpy_helper
 
-from rewriter.errors import CyclicDecompositionError
+from rewriter.errors import CyclicDecompositionError, DecompositionFault
 from rewriter.graph.aliases import readable_names, with_real_names
 from rewriter.graph.leftover import describe
 from rewriter.graph.scopes import Scope, qualified, text
@@ -122,6 +122,12 @@ def _nested(
         if found is None or found.kept:
             nodes.append(node)
             continue
+        if found.scope.parent is not None:
+            raise DecompositionFault(
+                f"the decomposition of {chain[-1][0]} puts another placeholder, {qualified(found.node)}, into a body",
+                where=site.where,
+                remedy="decompose it there, or move it out of the body",
+            )
         where = replace(site.where, operator=qualified(node), node=text(node.name))
         inner = Site(
             node,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import onnx
 import pytest
 
-from tests.decompose.passes import Affine, evaluate, model_of, operators, run_pass
+from tests.decompose.passes import Affine, Pass, evaluate, model_of, operators, run_pass
+
+if TYPE_CHECKING:
+    from rewriter.placeholder import Builder, Value
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "com.example": 1]>\n'
 X = np.asarray([[-1.0, 2.0, 3.5]], np.float32)
@@ -231,3 +236,36 @@ def test_value_info_of_new_values_where_the_graph_declares_types():
     assert declared == {"t": ["N", 3], "y/Mul_output_0": ["N", 3]}
     model, _ = run_pass(HEAD + "g (float[N, 3] x) => (float[N, 3] y) { y = com.example.Affine(x) }")
     assert not model.graph.value_info
+
+
+def test_bodies_that_a_decomposition_makes_have_names_of_their_own():
+    """Two replacements with an If each, whose branches read values of the replacement and of the model."""
+
+    class Relu2(Pass):
+        matches = ("Relu2",)
+
+        def decompose(self, g: Builder, x: Value) -> Value:
+            total = g.op("ReduceSum", x, keepdims=0)
+            zero = g.const(0.0, x)
+            branches = []
+            for scale in (2.0, -1.0):
+                body = g.body()
+                result = body.op("Mul", x, body.const(scale, x))
+                branches.append(g.subgraph("branch", body, [], [result]))
+            positive = g.op("Greater", total, zero)
+            made: Value = g.op("If", positive, then_branch=branches[0], else_branch=branches[1])
+            return made
+
+    model, _done = run_pass(
+        HEAD
+        + """g (float[1, 3] x) => (float[1, 3] y) {
+            t = com.example.Relu2(x)
+            u = Neg(t)
+            y = com.example.Relu2(u)
+        }""",
+        Relu2,
+    )
+    names = [name for node in model.graph.node for a in node.attribute for n in a.g.node for name in n.output]
+    assert len(set(names)) == len(names) == 4
+    np.testing.assert_allclose(evaluate(model, x=X)[0], 2 * X)
+    np.testing.assert_allclose(evaluate(model, x=-X)[0], X)
