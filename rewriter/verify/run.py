@@ -161,6 +161,12 @@ class _Run:
     def _conclude(self) -> None:
         """Warnings for what agreed without saying anything, and the verdict."""
         proof = self.proof
+        if proof.inputs == "drawn":
+            for name in dict.fromkeys(name for sizes in proof.sizes for name in sizes):
+                if name not in self.options.dims and all(sizes.get(name) == 1 for sizes in proof.sizes):
+                    proof.warnings.append(
+                        f"the model refused every size of '{name}' but 1: declared open, it may be fixed by the export"
+                    )
         for checked in proof.outputs:
             if checked.is_vacuous:
                 proof.warnings.append(_vacuous(f"output '{checked.name}'", checked))

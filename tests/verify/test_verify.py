@@ -379,6 +379,35 @@ def test_when_no_size_is_accepted_the_remedy_names_the_dim():
     assert prove(source, Double(), dims={"length": (31, 62)}).sizes[1]["length"] == 62
 
 
+def test_a_dim_that_is_open_in_name_only_is_a_warning():
+    source = model(
+        node("Reshape", ["x", "shape"], ["a"]),
+        example("Double", ["a"], ["y"]),
+        inputs={"x": (FLOAT, ["batch", 3])},
+        outputs={"y": (FLOAT, None)},
+        tensors={"shape": np.array([1, 3])},
+        domains=["com.example"],
+    )
+    proof = prove(source, Double())
+    assert {sizes["batch"] for sizes in proof.sizes} == {1}
+    assert any("every size of 'batch' but 1" in warning for warning in proof.warnings)
+
+
+def test_sequences_can_be_passed_from_python():
+    source = model(
+        node("ConcatFromSequence", ["s"], ["a"], axis=0),
+        example("Double", ["a"], ["y"]),
+        inputs={},
+        outputs={"y": (FLOAT, None)},
+        domains=["com.example"],
+    )
+    source.graph.input.append(helper.make_tensor_sequence_value_info("s", FLOAT, ["n"]))
+    parts = [np.ones(2, np.float32), np.zeros(3, np.float32)]
+    assert prove(source, Double(), inputs={"s": parts}).regions[0].outputs[0].shapes == [(5,)]
+    with pytest.raises(CannotVerifyError, match="'s' is sequence"):
+        prove(source, Double())
+
+
 def test_given_inputs_are_used(tmp_path, double_model):
     file = tmp_path / "inputs.npz"
     np.savez(file, x=np.ones((5, 64), np.float32))
