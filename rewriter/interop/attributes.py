@@ -12,6 +12,7 @@ from rewriter.errors import DecompositionFault
 
 if TYPE_CHECKING:
     from rewriter.placeholder.builder import Builder
+    from rewriter.placeholder.value import Value
 
 A = AttributeProto
 
@@ -119,3 +120,23 @@ def check_types(g: Builder, op_type: str, domain: str, attributes: Sequence[Attr
                 f"{kind_name(attribute.type)} is given",
                 where=g.where,
             )
+
+
+def constant_of(g: Builder, attribute: AttributeProto) -> Value | None:
+    """The value of a Constant operator by its attribute; None for a form that is no dense tensor."""
+    if attribute.name == "value":
+        return g.const(attribute.t)
+    if attribute.name in ("value_int", "value_ints"):
+        return g.const(
+            np.asarray(attribute.i if attribute.name == "value_int" else list(attribute.ints), dtype=np.int64)
+        )
+    if attribute.name in ("value_float", "value_floats"):
+        return g.const(
+            np.asarray(
+                attribute.f if attribute.name == "value_float" else list(attribute.floats), dtype=np.float32
+            )
+        )
+    if attribute.name in ("value_string", "value_strings"):
+        texts: Any = attribute.s if attribute.name == "value_string" else list(attribute.strings)
+        return g.const(numpy_helper.from_array(np.asarray(texts, dtype=object)))
+    return None

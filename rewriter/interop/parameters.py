@@ -16,7 +16,7 @@ import numpy as np
 
 from rewriter.errors import PassDefinitionError
 from rewriter.placeholder.case import TensorSpec
-from rewriter.placeholder.signature import _NARROWEST_FIRST, Kind, Parameter, Signature, _kinds
+from rewriter.placeholder.signature import NARROWEST_FIRST, Kind, Parameter, Signature, kinds_of
 
 if TYPE_CHECKING:
     from rewriter.placeholder.case import Case
@@ -64,7 +64,7 @@ def infer_signature(
         hint = (hints or {}).get(name)
         descriptor = (descriptors or {}).get(name)
         if name in explicit:
-            kinds, may_be_none = _kinds(explicit[name], name, owner)
+            kinds, may_be_none = kinds_of(explicit[name], name, owner)
             nullable |= may_be_none
         else:
             kinds, may_be_none = kinds_of_hint(hint)
@@ -116,7 +116,7 @@ def _kind_of_hint(hint: Any) -> Kind | None:
 def _undeclared(descriptor: str | None, seen: set[Kind], default: Any) -> tuple[Kind, ...]:
     if descriptor == "none":
         # The body does not look at it: it may be anything.
-        return _NARROWEST_FIRST
+        return NARROWEST_FIRST
     if descriptor is not None and descriptor != "v":
         return (DESCRIPTORS[descriptor],)
     kinds = set(seen)
@@ -135,7 +135,7 @@ def _undeclared(descriptor: str | None, seen: set[Kind], default: Any) -> tuple[
 
 
 def _ordered(kinds: set[Kind]) -> tuple[Kind, ...]:
-    return tuple(kind for kind in _NARROWEST_FIRST if kind in kinds)
+    return tuple(kind for kind in NARROWEST_FIRST if kind in kinds)
 
 
 def _from_cases(

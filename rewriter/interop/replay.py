@@ -17,7 +17,6 @@ from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TensorPro
 from rewriter.errors import DecompositionError, UnsupportedAtOpset
 from rewriter.interop import attributes as attrs
 from rewriter.interop.source import prefixed
-from rewriter.interop.torch_values import constant_of
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def _record(
     if called in body.functions:
         return _call(g, body, called, inputs, attributes, len(node.output))
     if node.op_type == "Constant" and not domain and len(attributes) == 1:
-        value = constant_of(g, attributes[0])
+        value = attrs.constant_of(g, attributes[0])
         if value is not None:
             return [value]
     _check_version(g, node.op_type, domain, body)

@@ -55,8 +55,8 @@ def prefixed(error: DecompositionError, text: str) -> DecompositionError:
 @functools.cache
 def _is_machinery(file_name: str) -> bool:
     path = Path(file_name)
-    if file_name.startswith("<"):
-        return True
+    if file_name.startswith("<frozen") or file_name == "<string>":
+        return True  # the import system, and what dataclasses and the like generate
     return (
         any(folder in path.parents for folder in _folders()) or path.parent == Path(inspect.__file__).parent
     )

@@ -40,8 +40,8 @@ def from_symbolic(
     ``constants`` says how numbers, strings and lists among the arguments are handed to ``fn``: ``"value"`` as constant
     values (what ``register_custom_op_symbolic`` gives, to be unwrapped by ``symbolic_helper``), ``"python"`` as Python
     values (what ``autograd.Function.symbolic`` gets).  ``"auto"`` hands over values, and starts again with Python
-    values where ``fn`` turns out to use one as a number or a list; a parameter annotated ``int``, ``float``, ``bool``, ``str``
-    or a list of them is a Python value from the start.
+    values where ``fn`` turns out to use one as a number or a list; a parameter annotated ``int``, ``float``, ``bool``,
+    ``str`` or a list of them is a Python value from the start.
     """
     if constants not in ("auto", "value", "python"):
         raise PassDefinitionError(

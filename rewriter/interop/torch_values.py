@@ -192,7 +192,7 @@ class TorchGraph:
                 where=self._builder.where,
                 remedy="write value_t=torch.tensor(…)",
             )
-        value = constant_of(self._builder, attribute)
+        value = attrs.constant_of(self._builder, attribute)
         if value is None:
             raise self.refuse(f"Constant with '{attribute.name}'")
         return TorchValue(
@@ -209,26 +209,6 @@ class TorchGraph:
 
 
 _FLOATING = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-
-
-def constant_of(g: Builder, attribute: AttributeProto) -> Value | None:
-    """The value of a Constant operator by its attribute; None for a form that is no dense tensor."""
-    if attribute.name == "value":
-        return g.const(attribute.t)
-    if attribute.name in ("value_int", "value_ints"):
-        return g.const(
-            np.asarray(attribute.i if attribute.name == "value_int" else list(attribute.ints), dtype=np.int64)
-        )
-    if attribute.name in ("value_float", "value_floats"):
-        return g.const(
-            np.asarray(
-                attribute.f if attribute.name == "value_float" else list(attribute.floats), dtype=np.float32
-            )
-        )
-    if attribute.name in ("value_string", "value_strings"):
-        texts: Any = attribute.s if attribute.name == "value_string" else list(attribute.strings)
-        return g.const(numpy_helper.from_array(np.asarray(texts, dtype=object)))
-    return None
 
 
 class TorchNode:

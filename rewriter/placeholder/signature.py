@@ -48,7 +48,7 @@ class Kind(Enum):
 
 
 #: The kinds in the order in which an argument is tried: the narrowest first.
-_NARROWEST_FIRST = (
+NARROWEST_FIRST = (
     Kind.BOOL,
     Kind.INT,
     Kind.INTS,
@@ -159,7 +159,7 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
                 where=where,
                 remedy="say whether it is a tensor (Value) or a known parameter (int, float, bool, str, Ints, Floats)",
             )
-        kinds, nullable = _kinds(hints[parameter.name], parameter.name, where)
+        kinds, nullable = kinds_of(hints[parameter.name], parameter.name, where)
         parameters.append(
             Parameter(
                 parameter.name,
@@ -187,7 +187,7 @@ def _annotation_names() -> dict[str, Any]:
     }
 
 
-def _kinds(hint: Any, name: str, where: str) -> tuple[tuple[Kind, ...], bool]:
+def kinds_of(hint: Any, name: str, where: str) -> tuple[tuple[Kind, ...], bool]:
     members = typing.get_args(hint) if isinstance(hint, types.UnionType) or _is_union(hint) else (hint,)
     kinds: set[Kind] = set()
     nullable = False
@@ -202,7 +202,7 @@ def _kinds(hint: Any, name: str, where: str) -> tuple[tuple[Kind, ...], bool]:
                 where=where,
                 remedy="use Value, int, float, bool, str, Ints, Floats, Strs, Array or a union of them",
             )
-    return tuple(kind for kind in _NARROWEST_FIRST if kind in kinds), nullable
+    return tuple(kind for kind in NARROWEST_FIRST if kind in kinds), nullable
 
 
 def _is_union(hint: Any) -> bool:

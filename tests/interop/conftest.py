@@ -29,8 +29,8 @@ def model_of(
 ) -> onnx.ModelProto:
     """A model that is one placeholder.
 
-    ``inputs``: name → (dtype, shape).  ``arguments``: the placeholder's inputs, among them names of ``constants``, which
-    become Constant nodes as the exporters' fall-through writes them.
+    ``inputs``: name → (dtype, shape).  ``arguments``: the placeholder's inputs, among them those of ``constants``,
+    which become Constant nodes as the exporters' fall-through writes them.
     """
     domain, _, op_type = operator.rpartition("::")
     nodes = [

@@ -49,6 +49,7 @@ SWISH = from_onnxscript(
     reference=swish_reference,
     cases=[Case(f32(2, 3)), Case(f32(2, 3), beta=1.5)],
     dtypes=("float32",),
+    opset=13,
 )
 
 
@@ -71,7 +72,7 @@ def test_it_is_like_any_other_pass() -> None:
 
 @onnxscript.script(LOCAL, default_opset=opset18)
 def branch(x, flip: int = 0):  # type: ignore[no-untyped-def]
-    if flip > 0:
+    if flip > 0:  # noqa: SIM108  (a branch of the graph)
         y = opset18.Neg(x)
     else:
         y = opset18.Relu(x)
@@ -152,7 +153,7 @@ def test_a_function_with_two_outputs_and_required_attributes() -> None:
     both = np.concatenate([x, weight])
     np.testing.assert_allclose(sums, both.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(scaled, both * 2)
-    with pytest.raises(rewriter.BindingError, match="'factor' .* is missing"):
+    with pytest.raises(rewriter.BindingError, match=r"'factor' .* is missing"):
         rewriter.rewrite(model_of("mylib::pair", types, opset=13, axis=0), passes=[made])
 
 
@@ -242,7 +243,7 @@ def test_another_opset_with_another_form() -> None:
 def test_an_operator_that_the_models_opset_lacks() -> None:
     text = '<domain: "local", opset_import: ["" : 20]> G (x) => (y) { y = Gelu(x) }'
     made = from_function("mylib::g", function(text), reference=torch.nn.functional.gelu, cases=[Case(f32(2))])
-    with pytest.raises(UnsupportedAtOpset, match="Gelu is written for opset 20 .* opset 13, which lacks it"):
+    with pytest.raises(UnsupportedAtOpset, match=r"Gelu is written for opset 20 .* opset 13, which lacks it"):
         rewriter.rewrite(model_of("mylib::g", {"x": ("float32", [2])}, opset=13), passes=[made])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.onnx import symbolic_helper
+from torch.onnx import symbolic_helper, symbolic_opset9
 
 from rewriter import Case, Ints, TensorSpec, Value, f32, from_symbolic, i64
 from tests.interop.conftest import model_of, ops, rewrite, run
@@ -474,3 +474,25 @@ def test_every_form_of_attribute() -> None:
     x = RNG.standard_normal((2, 4)).astype(np.float32)
     expected = reference(torch.from_numpy(x)).numpy()
     np.testing.assert_allclose(run(made, x=x)[0], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("opset", [11, 13, 18, 21])
+def test_the_helpers_of_torch_run_on_it_unchanged(opset: int) -> None:
+    """Each makes what the opset has: axes as an attribute or an input, Split with a number of outputs or not."""
+
+    def helped(g: Any, x: Any) -> Any:
+        x = symbolic_helper._unsqueeze_helper(g, symbolic_opset9.softplus(g, x, 1.0, 20.0), [0])
+        x = symbolic_helper._slice_helper(g, symbolic_helper._squeeze_helper(g, x, [0]), axes=[1], starts=[1], ends=[3])
+        return symbolic_helper._reducesum_helper(g, symbolic_opset9.mul(g, x, x), axes_i=[1], keepdims_i=0)
+
+    made = from_symbolic(
+        "mylib::helped",
+        helped,
+        reference=lambda x: (torch.nn.functional.softplus(x)[:, 1:3] ** 2).sum(1),
+        cases=[Case(f32(2, 4))],
+        dtypes=("float32",),
+    )
+    model = rewrite(model_of("mylib::helped", {"x": ("float32", ["n", 4])}, opset=opset), made)
+    x = RNG.standard_normal((3, 4)).astype(np.float32)
+    expected = (np.log1p(np.exp(x.astype(np.float64)))[:, 1:3] ** 2).sum(1)
+    np.testing.assert_allclose(run(model, x=x)[0], expected, rtol=1e-5)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -13,6 +12,9 @@ import rewriter
 from rewriter import Case, DecompositionFault, PassDefinitionError, UnsupportedAtOpset, f32, from_symbolic
 from rewriter.errors import DecompositionError, UnsupportedParameter
 from tests.interop.conftest import line, model_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def tensor(g: Any, *values: int) -> Any:
