@@ -1,0 +1,5 @@
+"""Rows for the passes of passes/normalisation/; see the package's docstring."""
+
+from operator_cases import Row
+
+ROWS: tuple[Row, ...] = ()
