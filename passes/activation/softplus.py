@@ -1,0 +1,87 @@
+"""Softplus and log-sigmoid, by the form that neither overflows nor loses the tails."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnx import TensorProto
+
+from rewriter.placeholder import Case, Placeholder, f32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rewriter.placeholder import Builder, Value
+
+#: ln(1 + e^-t) is below the rounding of t from here on, for float32 and narrower.
+_NEGLIGIBLE = 17.0
+
+
+class Softplus(Placeholder):
+    """ln(1 + exp(β·x)) / β, and x where β·x > threshold; the meaning of `torch.nn.functional.softplus`."""
+
+    matches = ("Softplus", "aten::softplus")
+
+    def reference(self, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+        import torch
+
+        return torch.nn.functional.softplus(x, beta, threshold)
+
+    def infer(self, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Any:
+        return x.type
+
+    def decompose(self, g: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+        scaled = x if beta == 1.0 else x * beta
+        result = g.maximum(scaled, 0.0) + _log1p_exp_negative(g, scaled)
+        if beta != 1.0:
+            result = result / beta
+        if threshold < _NEGLIGIBLE or x.dtype == TensorProto.DOUBLE:
+            result = g.where_(g.greater(scaled, threshold), x, result)
+        return result
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3, 8))
+        yield Case(f32(2, 3), beta=2.0)
+        yield Case(f32(2, 3), beta=-1.5)
+        yield Case(f32(16), beta=0.5, threshold=0.25)
+        yield Case(f32(6, value=(19.0, 19.9, 20.1, 21.0, 25.0, 9.0)), beta=1.0, threshold=20.0)
+        yield Case(f32())
+        yield Case(f32(0, 3))
+        yield Case(f32(7, value=(-200.0, -90.0, -0.0, 0.0, 90.0, 200.0, 60000.0)))
+        yield Case(f32(3, value=(float("inf"), float("-inf"), float("nan"))))
+
+
+class LogSigmoid(Placeholder):
+    """ln(1 / (1 + exp(−x))), elementwise; the meaning of `torch.nn.functional.logsigmoid`.
+
+    The second output is the buffer that PyTorch keeps for the backward on a CPU: exp(−|x|).
+    """
+
+    matches = ("LogSigmoid", "aten::log_sigmoid", "aten::log_sigmoid_forward")
+    name = "logsigmoid"
+    outputs = ("output", "buffer")
+
+    def reference(self, x: Any) -> Any:
+        import torch
+
+        return torch.ops.aten.log_sigmoid_forward(x)
+
+    def infer(self, x: Value) -> Any:
+        return [x.type, x.type]
+
+    def decompose(self, g: Builder, x: Value) -> Any:
+        # Log(Sigmoid(x)) would be −∞ from about −88 on.
+        decayed = g.exp(-g.abs(x))
+        return g.minimum(x, 0.0) - g.log(decayed + 1), decayed
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3, 8))
+        yield Case(f32())
+        yield Case(f32(0, 3))
+        yield Case(f32(7, value=(-60000.0, -200.0, -90.0, -0.0, 0.0, 90.0, 200.0)))
+        yield Case(f32(3, value=(float("inf"), float("-inf"), float("nan"))))
+
+
+def _log1p_exp_negative(g: Builder, x: Value) -> Value:
+    """ln(1 + exp(−|x|)), between 0 and ln 2."""
+    return g.log(g.exp(-g.abs(x)) + 1)
