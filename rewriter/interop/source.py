@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,16 @@ _MACHINERY = (
     "onnx_ir",
     "numpy",
     "typing_extensions",
+)
+
+#: The builder's advice speaks of its own methods, which these bodies do not have.
+_REMEDIES = (
+    (re.compile(r"^it is an input since: use g\.\w+\(\)$"), "it is an input since"),
+    (
+        re.compile(r"^make constants with g\.const\(.*$"),
+        "make the constant in the dtype of the other operand",
+    ),
+    (re.compile(r"^mark the decomposition with (opset=\d+),"), r"declare the pass with \1,"),
 )
 
 
@@ -49,6 +60,9 @@ def placed(error: DecompositionError, function: Callable[..., Any]) -> Decomposi
 def prefixed(error: DecompositionError, text: str) -> DecompositionError:
     error.what = f"{text}: {error.what}"
     error.args = (error.what,)
+    if error.remedy is not None:
+        for told, instead in _REMEDIES:
+            error.remedy = told.sub(instead, error.remedy)
     return error
 
 

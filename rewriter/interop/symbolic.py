@@ -9,7 +9,8 @@ from rewriter.errors import DecompositionError, DecompositionFault, PassDefiniti
 from rewriter.interop.declare import Cases, InteropPass, Options, declare
 from rewriter.interop.parameters import DESCRIPTORS, hints_of, infer_signature, kinds_of_hint, parameters_of
 from rewriter.interop.source import line_of, placed
-from rewriter.interop.torch_values import PythonUse, TorchGraph, TorchValue
+from rewriter.interop.torch_graph import TorchGraph
+from rewriter.interop.torch_values import PythonUse, TorchValue
 from rewriter.placeholder.value import Value
 
 if TYPE_CHECKING:
@@ -129,10 +130,10 @@ class _Symbolic:
             line = line_of(error, self._fn)
             text = str(error).strip().split("\n")[0].split("  [Caused by")[0]
             if type(error).__module__.startswith("torch.onnx"):
-                raise UnsupportedParameter(f"{line}: {text}", where=graph._builder.where) from error
+                raise UnsupportedParameter(f"{line}: {text}", where=graph.where) from error
             raise DecompositionFault(
                 f"{line}: {type(error).__name__}: {text}",
-                where=graph._builder.where,
+                where=graph.where,
                 remedy="sizes() and dim() are None where a size or the rank is not known; --debug shows the traceback",
             ) from error
 

@@ -482,7 +482,9 @@ def test_the_helpers_of_torch_run_on_it_unchanged(opset: int) -> None:
 
     def helped(g: Any, x: Any) -> Any:
         x = symbolic_helper._unsqueeze_helper(g, symbolic_opset9.softplus(g, x, 1.0, 20.0), [0])
-        x = symbolic_helper._slice_helper(g, symbolic_helper._squeeze_helper(g, x, [0]), axes=[1], starts=[1], ends=[3])
+        x = symbolic_helper._slice_helper(
+            g, symbolic_helper._squeeze_helper(g, x, [0]), axes=[1], starts=[1], ends=[3]
+        )
         return symbolic_helper._reducesum_helper(g, symbolic_opset9.mul(g, x, x), axes_i=[1], keepdims_i=0)
 
     made = from_symbolic(

@@ -156,6 +156,18 @@ def test_a_float32_constant_in_a_float16_graph() -> None:
     assert error.what == f"{line(float32_constant)}: Mul is given float16 and float32"
 
 
+@pytest.mark.parametrize(
+    ("body", "opset", "dtype", "remedy"),
+    [
+        (squeeze_attribute, 13, "float32", "it is an input since"),
+        (gelu, 13, "float32", "declare the pass with opset=20, or write it with older operators"),
+        (float32_constant, 13, "float16", "make the constant in the dtype of the other operand"),
+    ],
+)
+def test_the_remedy_speaks_of_what_a_symbolic_has(body: Any, opset: int, dtype: str, remedy: str) -> None:
+    assert refusal(body, opset, dtype=dtype).remedy == remedy
+
+
 def float_attribute_of_ints(g: Any, x: Any) -> Any:
     return g.op("Transpose", x, perm_f=[1.0, 0.0])  # refused
 
