@@ -44,15 +44,15 @@ def _heavy(message: Message, threshold: int) -> Heavy | None:
     if kind == TENSOR:
         return {} if isinstance(message, TensorProto) and _is_large(message, threshold) else None
     found: Heavy = {}
-    children = CHILDREN[kind]
-    for field, value in message.ListFields():
-        child = children.get(field.number)
-        if child is None:
-            continue
-        for i, item in enumerate(value if child.repeated else (value,)):
+    for child in CHILDREN[kind].values():
+        if child.repeated:
+            items = getattr(message, child.name)
+        else:
+            items = (getattr(message, child.name),) if message.HasField(child.name) else ()
+        for i, item in enumerate(items):
             below = _heavy(item, threshold)
             if below is not None:
-                found.setdefault(field.name, {})[i] = below
+                found.setdefault(child.name, {})[i] = below
     return found or None
 
 

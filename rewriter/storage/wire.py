@@ -150,6 +150,7 @@ def _skip_group(buffer: Buffer, position: int, end: int, number: int) -> int:
 class Child:
     """A field through which tensors can be reached: the message it holds, and whether it repeats."""
 
+    name: str
     message: str
     repeated: bool
 
@@ -185,7 +186,7 @@ def _children() -> Mapping[str, Mapping[int, Child]]:
                 grown = True
     return {
         name: {
-            f.number: Child(f.message_type.full_name, f.is_repeated)
+            f.number: Child(f.name, f.message_type.full_name, f.is_repeated)
             for f in messages[name].fields
             if f.message_type is not None and f.message_type.full_name in reaching
         }

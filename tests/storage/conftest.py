@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,12 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spares the disk where thousands of files are written, and what is tested is their content."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
 
 
 def names(folder: Path) -> list[str]:

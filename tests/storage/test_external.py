@@ -141,7 +141,7 @@ def test_saved_in_place(two_files: Path) -> None:
     assert {name: (two_files.parent / name).read_bytes() for name in before} == before
 
 
-def test_a_file_for_each_tensor(tmp_path: Path) -> None:
+def test_a_file_for_each_tensor(tmp_path: Path, unsynced: None) -> None:
     """As some exporters write it: more data files than a process may have open."""
     import resource
 

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import AttributeProto, GraphProto, ModelProto
 
@@ -59,9 +59,9 @@ def mutated(draw: st.DrawFn) -> bytes:
     return bytes(data)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=600, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(mutated(), st.sampled_from([0, 8, 64]))
-def test_mutated_files(data: bytes, threshold: int) -> None:
+def test_mutated_files(unsynced: None, data: bytes, threshold: int) -> None:
     try:
         expected: ModelProto | None = ModelProto.FromString(data)
     except DecodeError:

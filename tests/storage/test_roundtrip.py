@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto
 from onnx.backend.test.loader import load_model_tests
@@ -44,7 +44,7 @@ def check_round_trip(path: Path, out: Path, threshold: int) -> int:
     return withheld
 
 
-def test_backend_corpus(tmp_path: Path) -> None:
+def test_backend_corpus(tmp_path: Path, unsynced: None) -> None:
     """Every model that onnx ships or generates for its backend tests."""
     from onnx.backend.test.case.node import collect_testcases
 
@@ -64,9 +64,9 @@ def test_every_field(write: Write, tmp_path: Path) -> None:
     assert check_round_trip(write(model), tmp_path / "out.onnx", threshold=64) > 5
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(0, 2**32), st.sampled_from([0, 16, 1024]))
-def test_random_models(seed: int, threshold: int) -> None:
+def test_random_models(unsynced: None, seed: int, threshold: int) -> None:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "in.onnx"
         path.write_bytes(filled(random.Random(seed)).SerializeToString())

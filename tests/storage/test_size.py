@@ -105,13 +105,18 @@ def test_private_memory_does_not_grow_with_packed_numbers(tmp_path: Path) -> Non
 
 
 def test_reading_above_two_gibibytes(tmp_path: Path) -> None:
-    path = sparse(tmp_path / "in.onnx", [1_000_000_000, 1_300_000_000])
+    path = sparse(tmp_path / "in.onnx", [1_000_000_000, 1_300_000_000, 5000])
     assert path.stat().st_size > 1 << 31
     with ModelFile.open(path) as file:
-        assert [t.name for t in file.model.graph.initializer] == ["w0", "w1"]
-        last = file.array(file.model.graph.initializer[1])
-        assert last.nbytes == 1_300_000_000
-        assert last[[0, 1, -1]].tolist() == [1, 0, 2]
+        assert [t.name for t in file.model.graph.initializer] == ["w0", "w1", "w2"]
+        second, last = file.model.graph.initializer[1:]
+        assert file.array(last)[[0, 1, -1]].tolist() == [1, 0, 2]
+        place = file.raw(second)
+        assert place is not None
+        assert place.length == 1_300_000_000
+        with path.open("rb") as content:
+            content.seek(place.offset + place.length - 4)
+            assert np.frombuffer(content.read(4), np.float32).tolist() == [2]
         with pytest.raises(ModelWriteError, match="2 GiB"):
             file.hydrate(file.model)
 
