@@ -12,12 +12,13 @@ from onnx import ModelProto, TensorProto
 
 from rewriter.errors import ModelReadError, ModelWriteError
 from rewriter.storage import arrays, memory, stub
+from rewriter.storage.data_files import external_locations
 from rewriter.storage.dtypes import element_bits, element_count
 from rewriter.storage.external import ExternalData, RawLocation, is_external
 from rewriter.storage.mapped import MappedFile
 from rewriter.storage.payload import RawPayload
 from rewriter.storage.plan import Message, plan
-from rewriter.storage.save import HARD_LIMIT, SaveResult, copy, external_locations, save
+from rewriter.storage.save import HARD_LIMIT, SaveResult, copy, save
 from rewriter.storage.sink import MemorySink
 from rewriter.storage.skeleton import scan
 from rewriter.storage.sniff import describe

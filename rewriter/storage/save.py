@@ -5,30 +5,23 @@ At every instant a reader finds the old model with its data, or the new one with
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from google.protobuf.message import DecodeError
-
-from rewriter.errors import ExternalDataError, ModelWriteError
+from rewriter.errors import ModelWriteError
 from rewriter.storage.arrays import has_raw_form, raw_bytes, raw_range
+from rewriter.storage.data_files import Origin, Undo, copy_data, install, references, remove_orphans
 from rewriter.storage.destination import Destination, Staged, writing
 from rewriter.storage.external import location_of
-from rewriter.storage.mapped import MappedFile
-from rewriter.storage.plan import Message, TensorPart, plan
 from rewriter.storage.sink import FileSink
-from rewriter.storage.skeleton import scan
-from rewriter.storage.wire import IrregularError, WireError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rewriter.storage.external import ExternalData
+    from rewriter.storage.mapped import MappedFile
+    from rewriter.storage.plan import Message, TensorPart
+
 
 #: Above this many bytes weights go to a data file.  Protobuf's limit is 2 GiB; the rest is room for what runtimes and
 #: converters add when they load and save the model again.
@@ -49,13 +42,6 @@ class SaveResult:
     data_size: int = 0
 
 
-class Origin(Protocol):
-    """What the payloads come from."""
-
-    file: MappedFile | None
-    external: ExternalData
-
-
 def save(origin: Origin, root: Message, target: Path) -> SaveResult:
     """Write the planned model to ``target``.  Raises ModelWriteError, ExternalDataError, ModelReadError; whatever it
     raises, and also on KeyboardInterrupt, an existing model is as it was and nothing is left beside it."""
@@ -66,11 +52,11 @@ def save(origin: Origin, root: Message, target: Path) -> SaveResult:
     moving += _too_large(root)
     destination = Destination(target, follow=not moving)
     _refuse_own_data(origin, destination)
-    orphans = _references(destination)
+    orphans = references(destination)
     data: Path | None = None
     with writing(target), Staged(destination.folder, destination.mode) as staged, ExitStack() as undo:
         if moving:
-            data = _write_data(origin, moving, destination, _Undo(undo, staged, destination.path))
+            data = _write_data(origin, moving, destination, Undo(undo, staged, destination.path))
             root.forget_lengths()
         if root.length() > HARD_LIMIT:
             raise ModelWriteError(
@@ -87,7 +73,7 @@ def save(origin: Origin, root: Message, target: Path) -> SaveResult:
         undo.pop_all()
         size = sink.position
     kept = {location_of(part.header) for part in root.tensors() if not part.inline}
-    _remove_orphans(origin, destination, orphans - kept)
+    remove_orphans(origin, destination, orphans - kept)
     return SaveResult(target, size, data, 0 if data is None else data.stat().st_size)
 
 
@@ -101,10 +87,10 @@ def copy(origin: Origin, file: MappedFile, locations: set[str], target: Path) ->
         return SaveResult(target, file.size)
     destination = Destination(target, follow=not locations)
     _refuse_own_data(origin, destination)
-    orphans = _references(destination)
+    orphans = references(destination)
     with writing(target), Staged(destination.folder, destination.mode) as staged, ExitStack() as undo:
         for location in sorted(locations):
-            if not _copy_data(origin, location, destination, _Undo(undo, staged, destination.path)):
+            if not copy_data(origin, location, destination, Undo(undo, staged, destination.path)):
                 return None
         sink = FileSink(staged.fd)
         sink.copy(file.fd, 0, file.size)
@@ -113,34 +99,8 @@ def copy(origin: Origin, file: MappedFile, locations: set[str], target: Path) ->
         staged.finish()
         staged.place(destination.path)
         undo.pop_all()
-    _remove_orphans(origin, destination, orphans - locations)
+    remove_orphans(origin, destination, orphans - locations)
     return SaveResult(target, file.size)
-
-
-@dataclass(frozen=True, slots=True)
-class _Undo:
-    """Takes new files away again, unless the model that refers to them, ``staged``, has got its name ``final``."""
-
-    stack: ExitStack
-    model: Staged
-    final: Path
-
-    def file(self, path: Path, data: Staged) -> None:
-        """To be called before ``data`` is named ``path``."""
-        self.stack.callback(self._unlink, path, data)
-
-    def folder(self, path: Path) -> None:
-        self.stack.callback(self._rmdir, path)
-
-    def _unlink(self, path: Path, data: Staged) -> None:
-        if data.is_at(path) and not self.model.is_at(self.final):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-    @staticmethod
-    def _rmdir(path: Path) -> None:
-        with contextlib.suppress(OSError):  # not empty
-            path.rmdir()
 
 
 def _in_place(origin: Origin, target: Path) -> bool:
@@ -165,7 +125,7 @@ def _too_large(root: Message) -> list[TensorPart]:
     return chosen
 
 
-def _write_data(origin: Origin, parts: list[TensorPart], destination: Destination, undo: _Undo) -> Path:
+def _write_data(origin: Origin, parts: list[TensorPart], destination: Destination, undo: Undo) -> Path:
     """Write the elements of ``parts`` to a new data file, once for equal ranges, and have them refer to it."""
     places: list[tuple[int, int]] = []
     seen: dict[tuple[Path, int, int], tuple[int, int]] = {}
@@ -190,7 +150,7 @@ def _write_data(origin: Origin, parts: list[TensorPart], destination: Destinatio
             places.append(place)
         sink.flush()
         staged.finish()
-        path = _install(origin, staged, destination, undo)
+        path = install(origin, staged, destination, undo)
     for part, (offset, length) in zip(parts, places, strict=True):
         part.refer(path.name, offset, length)
     return path
@@ -203,74 +163,6 @@ def _range(origin: Origin, part: TensorPart) -> tuple[MappedFile, int, int] | No
         return file, raw.offset, raw.length
     found = raw_range(part.header, part.payload)
     return None if found is None or origin.file is None else (origin.file, *found)
-
-
-def _install(origin: Origin, staged: Staged, destination: Destination, undo: _Undo) -> Path:
-    """Name the data file: ``<model>.data``, or with a number where that exists and is another's.
-
-    A file of the same content is used as it is, so that a second run gives the same model.
-    """
-    name = destination.path.name
-    for number in count():
-        path = destination.folder / (f"{name}.{number}.data" if number else f"{name}.data")
-        undo.file(path, staged)
-        if staged.place_new(path):
-            return path
-        if _same_content(path, staged.fd) and not _is_input(origin, path):
-            return path
-    raise AssertionError
-
-
-def _copy_data(origin: Origin, location: str, destination: Destination, undo: _Undo) -> bool:
-    source = origin.external.file(location, "external data")
-    path = destination.folder / location
-    if not _real(path.parent).is_relative_to(_real(destination.folder)) or path == destination.path:
-        return False
-    try:
-        _make_folders(path.parent, undo)
-        taken = os.path.lexists(path)
-    except (FileExistsError, NotADirectoryError):  # what should be a folder is a file
-        return False
-    if taken:
-        return not _is_input(origin, path) and _same_content(path, source.fd)
-    with Staged(path.parent, source.mode) as staged:
-        sink = FileSink(staged.fd)
-        sink.copy(source.fd, 0, source.size)
-        sink.flush()
-        staged.finish()
-        undo.file(path, staged)
-        return staged.place_new(path)
-
-
-def _make_folders(folder: Path, undo: _Undo) -> None:
-    if not folder.is_dir():
-        _make_folders(folder.parent, undo)
-        folder.mkdir()
-        undo.folder(folder)
-
-
-def _same_content(path: Path, fd: int) -> bool:
-    """Whether ``path`` is a plain file with the bytes of ``fd``."""
-    size = os.fstat(fd).st_size
-    try:
-        if path.is_symlink() or path.stat().st_size != size:
-            return False
-        other = MappedFile.open(path)
-    except OSError:
-        return False
-    try:
-        block = 1 << 22
-        return all(
-            os.pread(fd, block, offset) == os.pread(other.fd, block, offset)
-            for offset in range(0, size, block)
-        )
-    finally:
-        other.close()
-
-
-def _is_input(origin: Origin, path: Path) -> bool:
-    """Whether ``path`` is a data file of another model file that is being read."""
-    return origin.file is not None and any(path.samefile(used) for used in origin.external.paths())
 
 
 def _refuse_own_data(origin: Origin, destination: Destination) -> None:
@@ -287,49 +179,3 @@ def _check_sources(origin: Origin) -> None:
     if origin.file is not None:
         origin.file.check_unchanged()
     origin.external.unchanged()
-
-
-def _references(destination: Destination) -> set[str]:
-    """Data files of ours that the model about to be replaced refers to."""
-    if destination.existing is None:
-        return set()
-    ours = re.compile(re.escape(destination.path.name) + r"(\.[1-9][0-9]*)?\.data")
-    with contextlib.suppress(OSError):
-        names = [path.name for path in destination.folder.iterdir()]
-        if any(ours.fullmatch(name) for name in names):
-            return {name for name in locations_in(destination.path) if ours.fullmatch(name)}
-    return set()
-
-
-def _remove_orphans(origin: Origin, destination: Destination, names: set[str]) -> None:
-    for name in sorted(names):
-        path = destination.folder / name
-        with contextlib.suppress(OSError):
-            if not any(path.samefile(used) for used in origin.external.paths()):
-                path.unlink()
-
-
-def locations_in(path: Path) -> set[str]:
-    """The data files that the model at ``path`` names; none if it is no model."""
-    try:
-        file = MappedFile.open(path)
-    except OSError:
-        return set()
-    try:
-        skeleton = scan(file, file.size, 1024)
-        return external_locations(skeleton.content, plan(skeleton.content, skeleton.token, skeleton.payloads))
-    except (WireError, IrregularError, DecodeError, ExternalDataError, ModelWriteError):
-        return set()
-    finally:
-        file.close()
-
-
-def external_locations(content: bytes, root: Message) -> set[str]:
-    """The locations that the external tensors of a planned model name."""
-    if b"location" not in content:
-        return set()
-    return {location_of(part.header) for part in root.tensors() if part.payload is None}
-
-
-def _real(path: Path) -> Path:
-    return path.resolve()
