@@ -144,7 +144,9 @@ class Frames:
         frame.outputs = copy.outputs()
 
     def _is_complete(self, frame: Frame, sites: Sequence[Found | Call]) -> bool:
-        """Whether every size of every input of a placeholder has a number or a name."""
+        """Whether every pass was content, and every size of every input of a placeholder has a number or a name."""
+        if frame.errors:
+            return False
         for site in sites:
             for proto, name in zip(frame.seen.get(site) or (), site.node.input, strict=False):
                 known = without_made_up(TensorType.from_proto(proto), self.symbols)

@@ -221,3 +221,41 @@ def test_without_placeholders_nothing_is_forgotten():
     model, done = run_pass(source)
     assert model == source
     assert not done.invented_dims
+
+
+@pytest.mark.parametrize("opset", [13, 17])
+def test_sizes_behind_a_computed_padding(opset: int):
+    """To a multiple of 4, as Swin pads to its window: onnx's inference does not follow Mod, and loses even the rank."""
+    source = model_of(
+        HEAD
+        + """g (float[N, 6] x) => (y) {
+            s = Shape(x)
+            one = Constant<value = int64[1] {1}>()
+            four = Constant<value = int64[1] {4}>()
+            none = Constant<value = int64[3] {0, 0, 0}>()
+            w = Gather(s, one)
+            r = Mod(w, four)
+            d = Sub(four, r)
+            pads = Concat<axis = 0>(none, d)
+            t = Pad(x, pads)
+            y = com.example.Mirror(t)
+        }"""
+    )
+    source.opset_import[0].version = opset
+    assert input_types(source) == ["float32[N, 8]"]
+
+
+def test_parameter_computed_from_a_known_size():
+    source = model_of(
+        HEAD
+        + """g (float[N, 6] x) => (float[N, 6] y) {
+            s = Shape(x)
+            one = Constant<value = int64[1] {1}>()
+            two = Constant<value = int64[1] {2}>()
+            w = Gather(s, one)
+            half = Div(w, two)
+            y = com.example.Shift(x, half)
+        }"""
+    )
+    x = np.zeros((2, 6), np.float32)
+    np.testing.assert_array_equal(evaluate(run_pass(source)[0], x=x)[0], x + 3)
