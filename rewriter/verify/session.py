@@ -14,13 +14,15 @@ from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from rewriter.errors import CannotVerifyError, VerificationError
 from rewriter.verify.values import Data, element_type, from_ort_value, is_native, ort_value
-from rewriter.verify.weights import Weights
+from rewriter.verify.weights import Runnable, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from rewriter.storage import ModelFile
+
+_FOLDER = "session.model_external_initializers_file_folder_path"
 
 NO_VERIFY = "pass --no-verify to deliver it unverified"
 
@@ -53,22 +55,21 @@ class Session:
         libraries: Sequence[Path | str] = (),
     ) -> None:
         self._weights = file if isinstance(file, Weights) else Weights(file)
-        runnable, given = self._weights.runnable(model)
-        self._graph_inputs = {i.name for i in runnable.graph.input}
-        self._small = {t.name: t for t in runnable.graph.initializer if t.name not in given}
-        self._given = given
-        produced = {name for node in runnable.graph.node for name in node.output if name}
-        listed = {output.name for output in runnable.graph.output}
+        self._runnable = self._weights.runnable(model)
+        graph = self._runnable.model.graph
+        self._graph_inputs = {i.name for i in graph.input}
+        produced = {name for node in graph.node for name in node.output if name}
+        listed = {output.name for output in graph.output}
         for name in dict.fromkeys(extra_outputs):
             if name in produced and name not in listed:
-                runnable.graph.output.add().CopyFrom(ValueInfoProto(name=name))
+                graph.output.add().CopyFrom(ValueInfoProto(name=name))
         #: Element types of the inputs (None for what is no tensor), and the names that :meth:`run` gives.
         self.input_types: dict[str, int | None] = {}
         self.output_names: list[str] = []
         self._session = None
         self._by_ort_value = False
-        if runnable.graph.output:
-            self._session = _load(runnable, given, optimise=optimise, libraries=libraries)
+        if graph.output:
+            self._session = _load(self._runnable, optimise=optimise, libraries=libraries)
             outputs = self._session.get_outputs()
             self.input_types = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
             self.output_names = [o.name for o in outputs]
@@ -112,14 +113,10 @@ class Session:
         return results
 
     def initializer(self, name: str) -> Data:
-        if name in self._given:
-            return from_ort_value(self._given[name])
-        return self._weights.array(self._small[name])
+        return self._weights.array(self._runnable.tensors[name])
 
 
-def _load(
-    model: ModelProto, given: Mapping[str, Any], *, optimise: bool, libraries: Sequence[Path | str]
-) -> Any:
+def _load(runnable: Runnable, *, optimise: bool, libraries: Sequence[Path | str]) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -141,10 +138,12 @@ def _load(
                 f"onnxruntime does not load the library '{library}': {_clean(str(error))}",
                 remedy=f"give a library of operators built for onnxruntime {onnxruntime.__version__}, or {NO_VERIFY}",
             ) from error
-    if given:
-        options.add_external_initializers(list(given), list(given.values()))
+    if runnable.given:
+        options.add_external_initializers(list(runnable.given), list(runnable.given.values()))
+    if runnable.folder is not None:
+        options.add_session_config_entry(_FOLDER, str(runnable.folder))
     try:
-        data = model.SerializeToString()
+        data = runnable.model.SerializeToString()
     except Exception as error:  # protobuf's own error class depends on its implementation
         raise CannotVerifyError(
             "constants in bodies and functions take more than 2 GB, which onnxruntime cannot load",

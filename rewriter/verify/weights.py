@@ -1,8 +1,10 @@
-"""The weights of a model as onnxruntime gets them: mapped from the file, not copied, and shared by all sessions."""
+"""The weights of a model as onnxruntime gets them: mapped from the file where they lie, not copied."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,14 +13,14 @@ from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_help
 from rewriter.verify.values import ort_value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from onnx import NodeProto
 
     from rewriter.storage import ModelFile
     from rewriter.verify.numbers import Array
 
-#: Element types that onnxruntime takes as a ready tensor; others (4-bit, text) are put into the model.
+#: Element types that onnxruntime takes as a ready tensor.
 _SHAREABLE = frozenset(
     {
         TensorProto.FLOAT,
@@ -43,11 +45,25 @@ _SHAREABLE = frozenset(
 
 
 @dataclass
+class Runnable:
+    """A copy of a model that onnxruntime can load, and what it must be given with it."""
+
+    model: ModelProto
+    #: Where the external data of ``model`` is looked up; None where it has none.
+    folder: Path | None = None
+    #: Weights that lie in no file, by the name of the initializer.
+    given: dict[str, Any] = field(default_factory=dict)
+    #: The main graph's initializers, as the file knows them.
+    tensors: dict[str, TensorProto] = field(default_factory=dict)
+
+
+@dataclass
 class Weights:
     """Payloads of ``file``'s tensors.
 
-    A tensor that lies aligned in its file is used where it lies.  An unaligned one (protobuf aligns nothing) is
-    copied once, because vectorised kernels may crash on it, and the copy serves every session.
+    Those that stand raw in a file (the model file itself, at an offset, or a data file) become external data there,
+    which onnxruntime maps.  Others, those of a model in memory, are handed over as tensors, which it copies; what it
+    takes in neither way is put into the model.
     """
 
     file: ModelFile
@@ -56,93 +72,88 @@ class Weights:
     def array(self, tensor: TensorProto) -> Array:
         return self.file.array(tensor)
 
-    def shared(self, tensor: TensorProto) -> Any:
-        """The OrtValue of an external or withheld tensor."""
+    def runnable(self, model: ModelProto) -> Runnable:
+        """``model`` for onnxruntime; the model itself is left alone."""
+        result = Runnable(ModelProto())
+        result.model.CopyFrom(model)
+        _lift_constants(result.model.graph)
+        placed: list[tuple[TensorProto, Path, int, int]] = []
+        for tensor in result.model.graph.initializer:
+            result.tensors[tensor.name] = _copy(tensor)
+            if tensor.data_location != TensorProto.EXTERNAL or self._place(tensor, placed):
+                continue
+            if tensor.data_type in _SHAREABLE:
+                result.given[tensor.name] = self._shared(tensor)
+                _refer(tensor, "given-by-name")
+            else:
+                self._inline(tensor)
+        for tensor in _inner_initializers(result.model.graph):
+            if tensor.data_location == TensorProto.EXTERNAL and not self._place(tensor, placed):
+                self._inline(tensor)
+        for tensor in _other_tensors(result.model):
+            if tensor.data_location == TensorProto.EXTERNAL:
+                self._inline(tensor)
+        if placed:
+            result.folder = Path(os.path.commonpath({path.parent for _, path, _, _ in placed}))
+            for tensor, path, offset, length in placed:
+                _refer(tensor, path.relative_to(result.folder).as_posix(), offset=offset, length=length)
+        return result
+
+    def _place(self, tensor: TensorProto, placed: list[tuple[TensorProto, Path, int, int]]) -> bool:
+        """Note where in a file ``tensor`` lies, if it lies in one."""
+        raw = self.file.raw(tensor)
+        if raw is None or not raw.length:
+            return False
+        # onnxruntime follows no links
+        placed.append((tensor, Path(os.path.realpath(raw.path)), raw.offset, raw.length))
+        return True
+
+    def _shared(self, tensor: TensorProto) -> Any:
+        """The tensor as an OrtValue, the same one for every session."""
         key = _identity(tensor)
         if key not in self._values:
-            array = self.file.array(tensor)
-            if not array.flags.aligned or not array.flags.c_contiguous:
-                array = np.require(array, requirements=["A", "C", "O"])
+            array = np.require(self.file.array(tensor), requirements=["A", "C"])
             self._values[key] = ort_value(array, tensor.data_type)
         return self._values[key]
 
-    def runnable(self, model: ModelProto) -> tuple[ModelProto, dict[str, Any]]:
-        """A copy of ``model`` that onnxruntime can load, and the weights of its main graph by name.
-
-        Large initializers and constants of the main graph come apart from the model; other payloads (those in bodies
-        and functions, which onnxruntime does not take from outside) are put into the copy.
-        """
-        copy = ModelProto()
-        copy.CopyFrom(model)
-        given: dict[str, Any] = {}
-        self._lift_constants(copy.graph)
-        for tensor in copy.graph.initializer:
-            if tensor.data_location != TensorProto.EXTERNAL:
-                continue
-            if tensor.data_type in _SHAREABLE:
-                given[tensor.name] = self.shared(tensor)
-                del tensor.external_data[:]
-                tensor.external_data.add(key="location", value="given-by-name")
-            else:
-                self._inline(tensor)
-        for sparse in copy.graph.sparse_initializer:
-            self._inline(sparse.values)
-            self._inline(sparse.indices)
-        self._inline_nodes(copy.graph.node)
-        for function in copy.functions:
-            self._inline_nodes(function.node)
-        return copy, given
-
-    def _lift_constants(self, graph: GraphProto) -> None:
-        """Turn Constant nodes with large payloads into initializers, which can be given from outside."""
-        kept = []
-        for node in graph.node:
-            tensor = _large_constant(node)
-            if tensor is None:
-                kept.append(node)
-            else:
-                graph.initializer.add().CopyFrom(tensor)
-                graph.initializer[-1].name = node.output[0]
-        if len(kept) < len(graph.node):
-            nodes = [type(node).FromString(node.SerializeToString()) for node in kept]
-            del graph.node[:]
-            graph.node.extend(nodes)
-
-    def _inline_nodes(self, nodes: Iterable[NodeProto]) -> None:
-        for node in nodes:
-            for attribute in node.attribute:
-                if attribute.type == AttributeProto.TENSOR:
-                    self._inline(attribute.t)
-                elif attribute.type == AttributeProto.TENSORS:
-                    for tensor in attribute.tensors:
-                        self._inline(tensor)
-                elif attribute.type == AttributeProto.SPARSE_TENSOR:
-                    self._inline(attribute.sparse_tensor.values)
-                    self._inline(attribute.sparse_tensor.indices)
-                elif attribute.type == AttributeProto.GRAPH:
-                    self._inline_graph(attribute.g)
-                elif attribute.type == AttributeProto.GRAPHS:
-                    for graph in attribute.graphs:
-                        self._inline_graph(graph)
-
-    def _inline_graph(self, graph: GraphProto) -> None:
-        for tensor in graph.initializer:
-            self._inline(tensor)
-        for sparse in graph.sparse_initializer:
-            self._inline(sparse.values)
-            self._inline(sparse.indices)
-        self._inline_nodes(graph.node)
-
     def _inline(self, tensor: TensorProto) -> None:
-        if tensor.data_location == TensorProto.EXTERNAL:
-            tensor.CopyFrom(numpy_helper.from_array(np.asarray(self.file.array(tensor)), tensor.name))
+        tensor.CopyFrom(numpy_helper.from_array(np.asarray(self.file.array(tensor)), tensor.name))
+
+
+def _refer(tensor: TensorProto, location: str, **place: int) -> None:
+    del tensor.external_data[:]
+    tensor.external_data.add(key="location", value=location)
+    for key, value in place.items():
+        tensor.external_data.add(key=key, value=str(value))
 
 
 def _identity(tensor: TensorProto) -> bytes:
     """What names the payload, whatever the tensor is called in this model."""
-    bare = TensorProto(data_type=tensor.data_type, dims=tensor.dims, data_location=tensor.data_location)
-    bare.external_data.extend(tensor.external_data)
+    bare = _copy(tensor)
+    bare.name = ""
     return bytes(bare.SerializeToString(deterministic=True))
+
+
+def _copy(tensor: TensorProto) -> TensorProto:
+    copy = TensorProto()
+    copy.CopyFrom(tensor)
+    return copy
+
+
+def _lift_constants(graph: GraphProto) -> None:
+    """Turn Constant nodes with large payloads into initializers: onnxruntime takes no external data in attributes."""
+    kept = []
+    for node in graph.node:
+        tensor = _large_constant(node)
+        if tensor is None:
+            kept.append(node)
+        else:
+            graph.initializer.add().CopyFrom(tensor)
+            graph.initializer[-1].name = node.output[0]
+    if len(kept) < len(graph.node):
+        nodes = [type(node).FromString(node.SerializeToString()) for node in kept]
+        del graph.node[:]
+        graph.node.extend(nodes)
 
 
 def _large_constant(node: NodeProto) -> TensorProto | None:
@@ -151,4 +162,48 @@ def _large_constant(node: NodeProto) -> TensorProto | None:
     attribute = node.attribute[0]
     if attribute.type != AttributeProto.TENSOR or attribute.t.data_location != TensorProto.EXTERNAL:
         return None
-    return attribute.t if attribute.t.data_type in _SHAREABLE else None
+    tensor: TensorProto = attribute.t
+    return tensor
+
+
+def _inner_initializers(main: GraphProto) -> Iterator[TensorProto]:
+    """Initializers of the bodies in the main graph."""
+    for graph in _bodies(main.node):
+        yield from graph.initializer
+
+
+def _other_tensors(model: ModelProto) -> Iterator[TensorProto]:
+    """Tensors everywhere else: in attributes, functions, and the parts of sparse initializers."""
+    scopes = [(model.graph, False), *((graph, False) for graph in _bodies(model.graph.node))]
+    for function in model.functions:
+        yield from _attribute_tensors(function.node)
+        scopes += [(graph, True) for graph in _bodies(function.node)]
+    for graph, in_function in scopes:
+        yield from _attribute_tensors(graph.node)
+        if in_function:
+            yield from graph.initializer
+        for sparse in graph.sparse_initializer:
+            yield from (sparse.values, sparse.indices)
+
+
+def _bodies(nodes: Iterable[NodeProto]) -> Iterator[GraphProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                yield attribute.g
+                yield from _bodies(attribute.g.node)
+            elif attribute.type == AttributeProto.GRAPHS:
+                for graph in attribute.graphs:
+                    yield graph
+                    yield from _bodies(graph.node)
+
+
+def _attribute_tensors(nodes: Iterable[NodeProto]) -> Iterator[TensorProto]:
+    for node in nodes:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == AttributeProto.TENSORS:
+                yield from attribute.tensors
+            elif attribute.type == AttributeProto.SPARSE_TENSOR:
+                yield from (attribute.sparse_tensor.values, attribute.sparse_tensor.indices)

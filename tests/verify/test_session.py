@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -72,17 +76,77 @@ def test_external_data(tmp_path):
     np.testing.assert_allclose(found["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-4)
 
 
-def test_an_aligned_weight_is_not_copied(tmp_path):
-    from rewriter.verify.weights import Weights
+def test_links_and_folders_are_followed(tmp_path):
+    """As model caches keep them: the model is a link into another folder, its data in a folder below that."""
+    source, w = matmul()
+    (tmp_path / "store" / "deep").mkdir(parents=True)
+    (tmp_path / "shown").mkdir()
+    tensor = source.graph.initializer[0]
+    (tmp_path / "store" / "deep" / "m.data").write_bytes(b"abc" + w.tobytes())
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", "deep/m.data"), ("offset", "3"), ("length", str(w.nbytes))):
+        tensor.external_data.add(key=key, value=value)
+    (tmp_path / "store" / "m.onnx").write_bytes(source.SerializeToString())
+    (tmp_path / "shown" / "m.onnx").symlink_to(tmp_path / "store" / "m.onnx")
+    (tmp_path / "shown" / "deep").symlink_to(tmp_path / "store" / "deep")
+    x = np.ones((2, 64), np.float32)
+    with ModelFile.open(tmp_path / "shown" / "m.onnx") as file:
+        found = Session(file, file.model).run({"x": x}, ["y", "w"])
+    np.testing.assert_allclose(found["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found["w"], w)
 
-    source, _ = matmul()
-    onnx.save(source, tmp_path / "m.onnx", save_as_external_data=True, location="m.data", size_threshold=0)
-    with ModelFile.open(tmp_path / "m.onnx") as file:
-        tensor = file.model.graph.initializer[0]
-        weights = Weights(file)
-        value = weights.shared(tensor)
-        assert value.data_ptr() == file.array(tensor).ctypes.data
-        assert weights.shared(tensor) is value
+
+_MEASURE = """
+import sys
+import numpy as np, onnxruntime
+from rewriter.storage import ModelFile
+from rewriter.verify.session import Session
+
+def anonymous():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))
+
+before = anonymous()
+with ModelFile.open(sys.argv[1]) as file:
+    session = Session(file, file.model, optimise=sys.argv[2] == "True")
+    y = session.run({"ids": np.array([0, int(sys.argv[3])])})["y"]
+    print(anonymous() - before, y[0, 0], y[1, 255])
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize("optimise", [True, False])
+def test_weights_are_not_copied(tmp_path, optimise):
+    """256 MB at an odd offset of the model file; zeros, which take no room on the disk."""
+    size = 256 << 20
+    tensor = TensorProto(name="w", data_type=FLOAT, dims=[size // 1024, 256])
+    source = model(
+        node("Gather", ["w", "ids"], ["y"]), inputs={"ids": (INT64, [2])}, outputs={"y": (FLOAT, [2, 256])}
+    )
+    head = source.graph.SerializeToString()
+    key = b"\x4a" + varint(size)  # TensorProto.raw_data
+    body = tensor.SerializeToString() + key
+    initializer = b"\x2a" + varint(len(body) + size) + body  # GraphProto.initializer
+    del source.graph.node[:]
+    source.ClearField("graph")
+    graph = b"\x3a" + varint(len(head) + len(initializer) + size) + head + initializer  # ModelProto.graph
+    with (tmp_path / "m.onnx").open("wb") as stream:
+        stream.write(source.SerializeToString() + graph)
+        stream.seek(size - 4, 1)
+        stream.write(np.float32(7).tobytes())
+    command = [sys.executable, "-c", _MEASURE, str(tmp_path / "m.onnx"), str(optimise), str(size // 1024 - 1)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    grown, first, last = run.stdout.split()
+    assert (first, last) == ("0.0", "7.0")
+    assert int(grown) < 64 << 10  # KiB
+
+
+def varint(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
 
 
 def test_a_default_that_may_be_overridden():
@@ -118,7 +182,7 @@ def test_two_gigabytes_and_more(tmp_path):
         stream.write(np.float32(5).tobytes())
     assert 2 * size > 2**31
     with ModelFile.open(file) as opened:
-        found = Session(opened, opened.model, optimise=False).run({"ids": np.array([0, 1, rows - 1])})
+        found = Session(opened, opened.model).run({"ids": np.array([0, 1, rows - 1])})
     assert found["y"][-1, -1] == 5
     assert np.count_nonzero(found["y"]) == 1
 
@@ -248,7 +312,8 @@ def test_a_library_that_is_none():
         Session(file, file.model, libraries=["/nonexistent/lib.so"])
 
 
-def test_bodies_and_functions_get_their_weights():
+@pytest.mark.parametrize("in_memory", [True, False])
+def test_bodies_and_functions_get_their_weights(tmp_path, in_memory):
     w = np.random.default_rng(0).standard_normal((40, 40)).astype(np.float32)
     branch = helper.make_graph(
         [node("MatMul", ["x", "inner"], ["t"])],
@@ -277,7 +342,13 @@ def test_bodies_and_functions_get_their_weights():
         domains=["local"],
     )
     x = np.ones((2, 40), np.float32)
-    found = run(source, {"x": x, "flag": np.array(True)})
+    feeds = {"x": x, "flag": np.array(True)}
+    if in_memory:
+        found = run(source, feeds)
+    else:
+        onnx.save(source, tmp_path / "m.onnx")
+        with ModelFile.open(tmp_path / "m.onnx") as file:
+            found = Session(file, file.model).run(feeds)
     np.testing.assert_allclose(found["y"], x @ w @ w, rtol=1e-3, atol=1e-3)
 
 
