@@ -13,15 +13,15 @@ from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
 from rewriter.torch.results import flatten, form
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from rewriter.torch.arguments import Call
     from rewriter.torch.operator import PlaceholderFunction
 
 
-def emit_dynamo(operator: PlaceholderFunction, call: Call, function: Callable[..., Any]) -> Any:
+def emit_dynamo(operator: PlaceholderFunction, call: Call) -> Any:
     """One node in the traced graph; ``function`` on the call's fake tensors gives its shapes and dtypes."""
-    name = operator.qualified_name
+    name, function = operator.qualified_name, operator.shape_function
     # What the function does must not be recorded: the sizes of its results would keep it alive in the graph.
     with disable_proxy_modes_tracing(), _no_symbol_left_pending(call):
         result = function(**call.arguments)

@@ -52,4 +52,4 @@ def is_captured(arguments: Iterable[Any]) -> bool:
 
 
 def _has_fakes(arguments: Iterable[Any]) -> bool:
-    return detect_fake_mode([value for value in arguments if isinstance(value, torch.Tensor)]) is not None
+    return detect_fake_mode(list(arguments)) is not None

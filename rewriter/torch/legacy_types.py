@@ -49,7 +49,7 @@ def result_sizes(application: Application, known: Sequence[Sizes | None]) -> lis
     try:
         with mode, torch.no_grad():
             results = flatten(
-                application.operator.function(**application.arguments(fakes)),
+                application.operator.shape_function(**application.arguments(fakes)),
                 application.operator.qualified_name,
             )
     except Exception:  # noqa: BLE001  (the user's function meets tensors without values: it may raise anything)

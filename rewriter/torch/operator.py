@@ -82,7 +82,7 @@ class PlaceholderFunction:
     def register_fake(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: ``function(*args)`` gives results of the right shapes and dtypes without computing them.
 
-        Only needed with ``dynamo=True``, and only for an operator whose Python cannot run on tensors without
+        Only needed for an operator whose Python cannot run on tensors without
         values (``.item()``, ``.numpy()``, loops over results).
         """
         self._fake = function
@@ -99,7 +99,12 @@ class PlaceholderFunction:
         call = split(self.parameters, arguments)
         if exporter is Exporter.LEGACY:
             return apply_function(self, call)
-        return emit_dynamo(self, call, self._fake or self.function)
+        return emit_dynamo(self, call)
+
+    @property
+    def shape_function(self) -> Callable[..., Any]:
+        """What gives results of the right shapes and dtypes on tensors without values."""
+        return self._fake or self.function
 
     def gradient(self, ctx: Context, grads: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor | None, ...]:
         """The operator's own gradient; UsageError unless it returns one for each tensor argument."""
@@ -119,6 +124,10 @@ class PlaceholderFunction:
                 remedy="return one gradient or None for each tensor argument given, in the function's order",
             )
         return gradients
+
+    def __reduce__(self) -> str:
+        # Like a function it is found by its name: it is its own copy, and pickles where it stands in a module.
+        return str(getattr(self, "__qualname__", ""))
 
     def __repr__(self) -> str:
         return f"<placeholder {self.qualified_name}{self.parameters.signature}>"

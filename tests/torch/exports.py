@@ -17,7 +17,7 @@ import onnx
 import torch
 from onnx import ModelProto
 from torch import Tensor, nn
-from torch._C._onnx import OperatorExportTypes  # the only place it is public in name at least
+from torch.onnx import OperatorExportTypes
 
 from rewriter.torch import export_placeholders, placeholder
 
@@ -38,12 +38,13 @@ class Exported:
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def quiet(*, keep_output: bool = False) -> Iterator[None]:
     """The exporters report progress and their own deprecations; neither is what a test is about."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
+    output = contextlib.nullcontext() if keep_output else contextlib.redirect_stdout(io.StringIO())
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with warnings.catch_warnings(), output:
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -142,6 +144,11 @@ class TestEager:
             assert not swish(x).requires_grad
         with torch.inference_mode():
             assert torch.equal(swish(x), x * torch.sigmoid(x))
+
+    def test_copies_and_pickles_like_a_function(self) -> None:
+        net = Net(swish)
+        assert copy.deepcopy(net).function is swish
+        assert pickle.loads(pickle.dumps(swish)) is swish
 
     def test_function_transforms(self) -> None:
         x = torch.randn(3, 4)

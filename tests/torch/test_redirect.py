@@ -108,6 +108,27 @@ def test_a_whole_function_of_one_s_own_library(export: Export) -> None:
     assert attributes(node) == {"shifts": [1], "dims": [2]}
 
 
+def test_the_body_of_an_operator_is_not_redirected(export: Export) -> None:
+    @placeholder("com.example::Outer")
+    def outer(x: Tensor) -> Tensor:
+        return torch.roll(x, 1, 1) * 2
+
+    with export_placeholders("roll"):
+        model = export(Net(lambda x: torch.roll(outer(x), 1, 2)), (X,))
+    assert [node.op_type for node in placeholders(model)] == ["Outer", "Roll"]
+
+
+def test_a_function_of_lists_of_tensors_is_refused(export: Export) -> None:
+    """An operator has a fixed number of inputs; it must not silently stay what it was."""
+
+    @placeholder("com.example::Join")
+    def join(tensors: list[Tensor], dim: int = 0) -> Tensor:
+        return torch.cat(tensors, dim)
+
+    with export_placeholders({torch.cat: join}), pytest.raises(Exception, match="no ONNX attribute holds"):
+        export(Net(lambda x: torch.cat([x, x], 1)), (X,))
+
+
 def test_an_exported_program_needs_no_second_capture() -> None:
     """The program itself stays what it was, and only its ONNX file has placeholders."""
     net = Net(lambda x: F.silu(torch.roll(x, 1, 2)) + 1)
