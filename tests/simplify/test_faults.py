@@ -379,3 +379,34 @@ def test_sequences_at_the_edge() -> None:
     np.testing.assert_array_equal(new[1], old[1])
     for a, b in zip(new[0], old[0], strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_deeply_nested_branches_are_judged_once() -> None:
+    """Asking at every level anew would take 2 to the power of the depth."""
+    graph = helper.make_graph(
+        [helper.make_node("Foo", ["x"], ["r"], domain="com.example")],
+        "innermost",
+        [],
+        [helper.make_tensor_value_info("r", TensorProto.FLOAT, ["N"])],
+    )
+    for level in range(28):
+        node = helper.make_node("If", ["c"], [f"r{level}"], then_branch=graph, else_branch=graph.__class__())
+        node.attribute[1 if node.attribute[1].name == "else_branch" else 0].g.CopyFrom(
+            helper.make_graph(
+                [helper.make_node("Neg", ["x"], [f"e{level}"])],
+                "other",
+                [],
+                [helper.make_tensor_value_info(f"e{level}", TensorProto.FLOAT, ["N"])],
+            )
+        )
+        output = helper.make_tensor_value_info(f"r{level}", TensorProto.FLOAT, ["N"])
+        graph = helper.make_graph([node], f"level{level}", [], [output])
+    graph.input.extend(
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N"]),
+            helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+        ]
+    )
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+    stage = run_stage(helper.make_model(graph, opset_imports=imports, ir_version=10))
+    assert stage.types().count("com.example::Foo") == 1
