@@ -123,6 +123,19 @@ class Placeholder:
         """
         return None
 
+    def compare(self, actual: tuple[Any, ...], expected: tuple[Any, ...]) -> str | None:
+        """What is wrong with the results, in a clause; None where they agree.
+
+        For passes where comparing element by element means nothing (equal scores in any order).  Both are numpy arrays in
+        the order of ``outputs``, and of equal dtypes and shapes.
+        """
+        raise NotImplementedError
+
+    @property
+    def compares(self) -> bool:
+        """Whether the pass judges its results itself."""
+        return type(self).compare is not Placeholder.compare
+
     @classmethod
     def pass_name(cls) -> str:
         return cls.name or re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()

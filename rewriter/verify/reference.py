@@ -131,7 +131,7 @@ def check(
     """
     if len(expected) < len(actual) and any(item is not None for item in actual[len(expected) :]):
         return f"the reference gives {len(expected)} results, the node has {len(actual)}"
-    own = getattr(placeholder, "compare", None)
+    own = placeholder.compare if placeholder.compares else None
     problems = []
     for name, a, b, checked in zip(names, actual, expected, into, strict=False):
         if a is None:
