@@ -48,7 +48,7 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 bench: setup
-	set -e; for script in benchmarks/*.py; do $(BIN)/python $$script; done
+	set -e; for script in benchmarks/[!_]*.py; do $(BIN)/python $$script; done
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -1,7 +1,7 @@
 """What ``operators.py`` times: a module per group of passes, each with ``ROWS``.
 
-A row is a pass, a label, a :class:`~rewriter.placeholder.Case` with the sizes of real models (several rows to a pass: small and
-large, few and many channels), and PyTorch's own operator, called with the case's arguments by name::
+A row is a pass, a label, a :class:`~rewriter.placeholder.Case` with the sizes of real models (several rows to a pass:
+small and large, few and many channels), and PyTorch's own operator, called with the case's arguments by name::
 
     Row(
         "roll",
@@ -11,8 +11,9 @@ large, few and many channels), and PyTorch's own operator, called with the case'
     )
 
 ``constants`` are the inputs that are weights in a model.  ``torch`` None says that PyTorch has no such operator: its
-place is taken by the pass's reference, which then does not count in the geometric mean, nor is it exported unless ``export`` says
-so.  ``limit`` is a copy of the operator's bytes unless it gives the (batch, m, k, n) of a MatMul of the same FLOPs.
+place is taken by the pass's reference, which then does not count in the geometric mean, nor is it exported unless
+``export`` says so.  ``limit`` is a copy of the operator's bytes unless it gives the (batch, m, k, n) of a MatMul of the
+same FLOPs.
 """
 
 from __future__ import annotations

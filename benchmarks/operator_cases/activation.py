@@ -1,8 +1,8 @@
 """Rows for the passes of passes/activation/; see the package's docstring."""
 
 import torch
-from operator_cases import Row
 
+from operator_cases import Row
 from rewriter.placeholder import Case, f32
 
 

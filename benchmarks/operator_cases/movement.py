@@ -3,8 +3,8 @@
 from typing import Any
 
 import torch
-from operator_cases import Row
 
+from operator_cases import Row
 from rewriter.placeholder import Case, f32
 
 
