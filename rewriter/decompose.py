@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto
 
+from rewriter.domains import normal_domain
 from rewriter.errors import DecompositionError, OpsetError, UnsupportedAtOpset
-from rewriter.graph.domains import normal_domain
 from rewriter.graph.expanding import Region, Surroundings, expand_fully
 from rewriter.graph.functions import Frames
 from rewriter.graph.interface import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from rewriter.graph.domains import normal_domain, runtime_of
+from rewriter.domains import normal_domain, runtime_of
 from rewriter.graph.scopes import function_scope, main_scope
 from rewriter.manifest import KEY, SENTENCE_KEY, Manifest
 from rewriter.report import Declared

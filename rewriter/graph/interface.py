@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, TypeProto
 
+from rewriter.domains import standard_operators
 from rewriter.errors import InterfaceChangedError
-from rewriter.graph.domains import standard_operators
 from rewriter.graph.scopes import text
 
 if TYPE_CHECKING:

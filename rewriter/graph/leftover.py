@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from rewriter.domains import is_standard_domain, since_opset
 from rewriter.errors import LeftoverPlaceholderError, Where
-from rewriter.graph.domains import is_standard_domain, since_opset
 from rewriter.graph.scopes import qualified, text
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from onnx import TensorProto
 
-from rewriter.graph.domains import MINIMUM_OPSET
+from rewriter.domains import MINIMUM_OPSET
 from rewriter.graph.scopes import graphs_of
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from onnx import defs
 
+from rewriter.domains import MINIMUM_OPSET, normal_domain
 from rewriter.errors import OpsetError
-from rewriter.graph.domains import MINIMUM_OPSET, normal_domain
 from rewriter.graph.scopes import graphs_of
 
 if TYPE_CHECKING:

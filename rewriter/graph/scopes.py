@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onnx import AttributeProto, FunctionProto, GraphProto
 
+from rewriter.domains import normal_domain
 from rewriter.errors import Where
-from rewriter.graph.domains import normal_domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rewriter.domains import is_standard_domain, is_standard_operator, normal_domain, runtime_of
 from rewriter.errors import UsageError
-from rewriter.graph.domains import is_standard_domain, is_standard_operator, normal_domain, runtime_of
 from rewriter.graph.scopes import (
     FunctionKey,
     Scope,

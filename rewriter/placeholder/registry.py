@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rewriter.domains import is_runtime_domain
 from rewriter.errors import (
     AmbiguousMatchError,
     PassDefinitionError,
@@ -24,7 +25,6 @@ from rewriter.errors import (
     UsageError,
     Where,
 )
-from rewriter.graph.domains import is_runtime_domain
 from rewriter.placeholder.binding import BindRule, normal, parse_bind
 from rewriter.placeholder.contract import Placeholder
 

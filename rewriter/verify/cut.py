@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import onnx
 from onnx import ModelProto, NodeProto, ValueInfoProto, defs, inliner
 
+from rewriter.domains import is_runtime_domain, is_standard_domain
 from rewriter.errors import CannotVerifyError
-from rewriter.graph.domains import is_runtime_domain, is_standard_domain
 from rewriter.graph.scopes import (
     called_function,
     first_output,
