@@ -5,7 +5,9 @@ Nothing but click is imported before the arguments make sense, so that ``--help`
 
 from __future__ import annotations
 
+import io
 import os
+import signal
 import sys
 import traceback
 from contextlib import nullcontext
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from rewriter.progress import Progress
 
 _FILE = click.Path(path_type=Path)
-_INTERRUPTED = 130
+_INTERRUPTED, _TERMINATED = 130, 143
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -117,6 +119,11 @@ def command(**options: Any) -> int:
 
 def main() -> None:
     """Entry point of the console script."""
+    # Unwinding removes unfinished files and ends the simplifier's process, which dying at once would leave behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
     sys.exit(run(sys.argv[1:]))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import pytest
 
 from tests.cli.conftest import in_process
 from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write, write_external
@@ -19,8 +20,6 @@ from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write, write_externa
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-
-    import pytest
 
     from tests.cli.conftest import Outcome
 
@@ -264,7 +263,8 @@ def test_interrupted_is_130_and_leaves_the_old_output(
     assert sorted(path.name for path in roll.parent.iterdir()) == ["out.onnx", "roll.onnx"]
 
 
-def test_a_signal_while_it_verifies_is_130(roll: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_it_verifies(roll: Path, tmp_path: Path, sent: signal.Signals, code: int) -> None:
     (tmp_path / "slow.py").write_text(
         """
 import sys, time
@@ -288,9 +288,9 @@ class Roll(Placeholder):
     ) as process:
         assert process.stderr is not None
         assert process.stderr.readline() == "verifying\n"
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         rest = process.stderr.read()
-        assert process.wait(timeout=60) == 130
+        assert process.wait(timeout=60) == code
     assert "Traceback" not in rest
     assert not (tmp_path / "out.onnx").exists()
 
@@ -303,6 +303,15 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_terminal_that_lacks_the_signs(roll: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rewriter.cli", str(roll), str(tmp_path / "out.onnx"), "--no-verify"]
+    done = subprocess.run(
+        command, env=os.environ | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "com.example::Roll" in done.stdout
 
 
 def test_nothing_but_the_report_in_a_pipe(roll: Path, tmp_path: Path) -> None:
