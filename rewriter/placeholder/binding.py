@@ -12,7 +12,6 @@ operator's schema order, constants among them.  Both are bound by the same rules
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,9 @@ import numpy as np
 from onnx import AttributeProto, helper, numpy_helper
 
 from rewriter.errors import BindingError, Where
-from rewriter.placeholder.signature import Kind, Parameter, Signature
+from rewriter.placeholder.conversion import as_kind, kind_of, plain, short
+from rewriter.placeholder.rules import Attribute, Fixed, literal
+from rewriter.placeholder.signature import Parameter, Signature
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from onnx import NodeProto
 
+    from rewriter.placeholder.rules import BindRule
     from rewriter.placeholder.value import Array
 
 
@@ -61,35 +63,6 @@ class Ref:
 
 
 @dataclass(frozen=True)
-class BindRule:
-    """How a user said that an operator's attributes map to a pass: ``--bind "mylib::shift_op=roll(shifts=amount)"``.
-
-    ``sources`` maps a parameter to an attribute name (``str``), an input position (``Input``) or a fixed value
-    (``Fixed``).
-    """
-
-    domain: str
-    op_type: str
-    pass_name: str
-    sources: Mapping[str, Attribute | Input | Fixed] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Attribute:
-    name: str
-
-
-@dataclass(frozen=True)
-class Input:
-    position: int
-
-
-@dataclass(frozen=True)
-class Fixed:
-    value: Any
-
-
-@dataclass(frozen=True)
 class Bound:
     """The arguments of one placeholder: Python values, :class:`Ref` for tensors, None where omitted.
 
@@ -111,7 +84,7 @@ class Bound:
     def describe(self) -> str:
         """The parameters that are not tensors: ``"shifts=(1,), dims=(2,)"``."""
         return ", ".join(
-            f"{name}={_short(value)}"
+            f"{name}={short(value)}"
             for name, value in self.arguments.items()
             if value is not None and not isinstance(value, Ref) and not _holds_refs(value)
         )
@@ -119,13 +92,6 @@ class Bound:
 
 def _holds_refs(value: Any) -> bool:
     return isinstance(value, tuple) and any(isinstance(item, Ref) for item in value)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"{value.dtype}{list(value.shape)}"
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "…"
 
 
 def normal(name: str) -> str:
@@ -198,7 +164,7 @@ class _Binder:
             parameter = self.signature[name]
             if isinstance(source, Fixed):
                 self.bound[name] = self._convert(
-                    parameter, _python(source.value), f"the value bound to '{name}'"
+                    parameter, plain(source.value), f"the value bound to '{name}'"
                 )
             elif isinstance(source, Attribute):
                 if source.name in self.attributes:
@@ -271,7 +237,7 @@ class _Binder:
                 name, _, text = slot.partition("=")
                 if name not in self.bound:
                     self.bound[name] = self._convert(
-                        self.signature[name], _literal(text), f"'{slot}' in the schema"
+                        self.signature[name], literal(text), f"'{slot}' in the schema"
                     )
         for index, name in free:
             if index >= len(slots):
@@ -331,7 +297,7 @@ class _Binder:
             raise self._error(
                 f"{what} is given where the operator takes a tensor input '{parameter.name}'", None
             )
-        return self._convert(parameter, _python(value), what)
+        return self._convert(parameter, plain(value), what)
 
     def _constant(self, name: str) -> Array | None:
         return self.site.constants.get(name)
@@ -339,10 +305,10 @@ class _Binder:
     def _convert(self, parameter: Parameter, value: Any, what: str) -> Any:
         for kind in parameter.kinds:
             try:
-                return _as_kind(kind, value)
+                return as_kind(kind, value)
             except (TypeError, ValueError):
                 continue
-        raise self._error(f"{what} is {_kind_of(value)}, and '{parameter.name}' must be {parameter}", None)
+        raise self._error(f"{what} is {kind_of(value)}, and '{parameter.name}' must be {parameter}", None)
 
     # --- errors ---------------------------------------------------------------------------------------------
 
@@ -368,124 +334,3 @@ def _type_of(constant: Array | None) -> TensorType | None:
     if constant is None:
         return None
     return TensorType(int(helper.np_dtype_to_tensor_dtype(constant.dtype)), constant.shape)
-
-
-def _python(value: Any) -> Any:
-    """Attribute values as plain Python: bytes decoded, lists of bytes too."""
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    if isinstance(value, (list, tuple)) and any(isinstance(item, bytes) for item in value):
-        return [_python(item) for item in value]
-    return value
-
-
-def _literal(text: str) -> Any:
-    import ast
-
-    return ast.literal_eval(text)
-
-
-def _kind_of(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"a constant {value.dtype} tensor of shape {list(value.shape)}"
-    if isinstance(value, (list, tuple)):
-        return f"a list of {type(value[0]).__name__}" if len(value) else "an empty list"
-    return f"{type(value).__name__} {_short(value)}"
-
-
-def _as_kind(kind: Kind, value: Any) -> Any:
-    """``value`` (Python, or a constant array) as ``kind``; TypeError or ValueError where it is none."""
-    if isinstance(value, np.ndarray):
-        if kind is Kind.ARRAY:
-            return value
-        if value.ndim > 1:
-            raise TypeError("a tensor")
-        value = [_item(v) for v in value.tolist()] if value.ndim else _item(value.item())
-    if kind is Kind.TENSOR:
-        raise TypeError("a value that is not computed")
-    if kind is Kind.ARRAY:
-        if isinstance(value, str) or value is None:
-            raise TypeError("no tensor")
-        return np.asarray(value)
-    if kind in (Kind.INTS, Kind.FLOATS, Kind.STRS):
-        items = value if isinstance(value, (list, tuple)) else [value]
-        item_kind = {Kind.INTS: Kind.INT, Kind.FLOATS: Kind.FLOAT, Kind.STRS: Kind.STR}[kind]
-        return tuple(_as_kind(item_kind, item) for item in items)
-    if isinstance(value, (list, tuple)):
-        if len(value) != 1:
-            raise TypeError("a list")
-        value = value[0]
-    if kind is Kind.STR:
-        if not isinstance(value, str):
-            raise TypeError("no string")
-        return value
-    if isinstance(value, str):
-        raise TypeError("a string")
-    if kind is Kind.BOOL:
-        if not isinstance(value, (bool, int, np.bool_)) or value not in (0, 1):
-            raise TypeError("no boolean")
-        return bool(value)
-    if kind is Kind.INT:
-        if isinstance(value, float):
-            raise TypeError("a float")
-        return int(value)
-    return float(value)
-
-
-def _item(value: Any) -> Any:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-_BIND = re.compile(r"^\s*(?P<op>[^=()]+?)\s*=\s*(?P<name>[\w.\-/:]+)\s*(?:\((?P<args>.*)\))?\s*$", re.DOTALL)
-
-
-def parse_bind(text: str) -> BindRule:
-    """``"mylib::shift_op=roll(shifts=amount, dims=[1])"`` as a rule.
-
-    Right of each ``=``: the name of an attribute, ``$0`` for the first input, or a literal (number, list, "string").
-    UsageError where the text is none of that.
-    """
-    from rewriter.errors import UsageError
-
-    form = 'the form is "domain::Operator=pass(parameter=attribute, parameter=$0, parameter=[1, 2])"'
-    match = _BIND.match(text)
-    if match is None:
-        raise UsageError(f"--bind '{text}' cannot be read", remedy=form)
-    domain, separator, op_type = match["op"].rpartition("::")
-    if not separator:
-        domain = ""
-    sources: dict[str, Attribute | Input | Fixed] = {}
-    for part in _split_arguments(match["args"] or ""):
-        name, separator, source = (piece.strip() for piece in part.partition("="))
-        if not separator or not name.isidentifier() or not source:
-            raise UsageError(f"--bind '{text}': '{part.strip()}' cannot be read", remedy=form)
-        if source.startswith("$") and source[1:].isdigit():
-            sources[name] = Input(int(source[1:]))
-        elif source.isidentifier() and source not in ("True", "False", "None"):
-            sources[name] = Attribute(source)
-        else:
-            try:
-                sources[name] = Fixed(_literal(source))
-            except (ValueError, SyntaxError) as error:
-                raise UsageError(f"--bind '{text}': '{source}' cannot be read", remedy=form) from error
-    return BindRule(domain, op_type, match["name"], sources)
-
-
-def _split_arguments(text: str) -> list[str]:
-    """Split at the commas that stand in no bracket or quotes."""
-    parts, depth, quote, current = [], 0, "", ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in "([{":
-            depth += 1
-        elif char in ")]}":
-            depth -= 1
-        if char == "," and depth == 0 and not quote:
-            parts.append(current)
-            current = ""
-        else:
-            current += char
-    return [part for part in [*parts, current] if part.strip()]

@@ -8,21 +8,20 @@ import numpy as np
 from onnx import (
     AttributeProto,
     GraphProto,
-    ModelProto,
     NodeProto,
     TensorProto,
-    ValueInfoProto,
     defs,
     helper,
     numpy_helper,
     shape_inference,
 )
-from onnx import TypeProto as _TypeProto
 
 from rewriter.errors import DecompositionFault, UnsupportedAtOpset, Where
+from rewriter.placeholder.legality import attribute_hint, check_counts, check_types, schema_of
+from rewriter.placeholder.node_types import result_types
 from rewriter.placeholder.operators import Operators
 from rewriter.placeholder.value import Array, Scalar, Value
-from rewriter.types import Dim, TensorType, dtype_name
+from rewriter.types import Dim, TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -162,13 +161,13 @@ class Builder(Operators):
                 raise UnsupportedAtOpset(
                     f"{op_type} has no attribute '{name}' at opset {self.opset}",
                     where=self.where,
-                    remedy=self._attribute_hint(op_type, name),
+                    remedy=attribute_hint(op_type, name, self.opset),
                 )
         node.attribute.extend(_attribute(name, value) for name, value in attrs.items())
         if schema is not None and op_type != "Constant":
-            self._check_counts(schema, node)
-            self._check_types(schema, inputs)
-        types = self._infer(schema, node, inputs)
+            check_counts(schema, node, self.opset, self.where)
+            check_types(schema, inputs, self.opset, self.where)
+        types = {} if schema is None else self._types(schema, node, inputs)
         self.nodes.append(node)
         made = tuple(Value(self, name, types.get(name), *_known(node)) for name in node.output)
         self.values.update((value.name, value) for value in made)
@@ -240,138 +239,19 @@ class Builder(Operators):
         return name
 
     def _schema(self, op_type: str, domain: str) -> defs.OpSchema | None:
-        if domain:
-            version = self.domains.setdefault(domain, 1)
-            return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
-        if not defs.has(op_type, self.opset, ""):
-            if not defs.has(op_type):
-                raise self.fault(
-                    f"ONNX has no operator '{op_type}'", "qualify an operator of your own: domain::Name"
-                )
-            first = min(
-                s.since_version
-                for s in defs.get_all_schemas_with_history()
-                if s.name == op_type and not s.domain
-            )
-            raise UnsupportedAtOpset(
-                f"{op_type} exists since opset {first}, the model has opset {self.opset}",
-                where=self.where,
-                remedy=f"mark the decomposition with opset={first}, or write it with older operators",
-            )
-        schema = defs.get_schema(op_type, self.opset, "")
-        if schema.deprecated:
-            raise UnsupportedAtOpset(f"{op_type} is deprecated at opset {self.opset}", where=self.where)
-        return schema
+        if not domain:
+            return schema_of(op_type, self.opset, self.where)
+        version = self.domains.setdefault(domain, 1)
+        return defs.get_schema(op_type, version, domain) if defs.has(op_type, version, domain) else None
 
-    def _attribute_hint(self, op_type: str, name: str) -> str | None:
-        versions = sorted(
-            s.since_version
-            for s in defs.get_all_schemas_with_history()
-            if s.name == op_type and not s.domain and name in s.attributes
-        )
-        if not versions:
-            return None
-        return (
-            f"opset {versions[0]} has it"
-            if versions[0] > self.opset
-            else f"it is an input since: use g.{_method(op_type)}()"
-        )
-
-    def _check_counts(self, schema: defs.OpSchema, node: NodeProto) -> None:
-        if not schema.min_input <= len(node.input) <= schema.max_input:
-            raise self.fault(
-                f"{node.op_type} takes {schema.min_input} to {schema.max_input} inputs at opset {self.opset}, "
-                f"{len(node.input)} are given"
-            )
-        if not schema.min_output <= len(node.output) <= schema.max_output:
-            raise self.fault(f"{node.op_type} has no {len(node.output)} outputs at opset {self.opset}")
-        given = {a.name for a in node.attribute}
-        for attribute in schema.attributes.values():
-            if attribute.required and attribute.name not in given:
-                raise self.fault(f"{node.op_type} needs attribute '{attribute.name}'")
-
-    def _check_types(self, schema: defs.OpSchema, inputs: Sequence[Value | None]) -> None:
-        constraints = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-        variables: dict[str, int] = {}
-        for position, value in enumerate(inputs):
-            if value is None or value.type is None:
-                continue
-            formal = schema.inputs[min(position, len(schema.inputs) - 1)]
-            dtype = value.type.dtype
-            text = f"tensor({_schema_name(dtype)})"
-            allowed = constraints.get(formal.type_str, {formal.type_str})
-            if text not in allowed and not any(a.startswith(("seq(", "optional(")) for a in allowed):
-                raise UnsupportedAtOpset(
-                    f"{schema.name} takes no {dtype_name(dtype)} as its input {position} ('{formal.name}') "
-                    f"at opset {self.opset}",
-                    where=self.where,
-                )
-            if formal.type_str in constraints and formal.is_homogeneous:
-                first = variables.setdefault(formal.type_str, dtype)
-                if first != dtype:
-                    raise self.fault(
-                        f"{schema.name} is given {dtype_name(first)} and {dtype_name(dtype)}",
-                        "make constants with g.const(value, x), which takes the dtype of x",
-                    )
-
-    def _infer(
-        self, schema: defs.OpSchema | None, node: NodeProto, inputs: Sequence[Value | None]
+    def _types(
+        self, schema: defs.OpSchema, node: NodeProto, inputs: Sequence[Value | None]
     ) -> dict[str, TensorType | None]:
-        if schema is None or any(item is not None and item.type is None for item in inputs):
-            return {}
-        given = [item for item in inputs if item is not None]
-        types: dict[str, _TypeProto] = {
-            item.name: item.type.to_proto() for item in given if item.type is not None
-        }
-        data = {
-            item.name: numpy_helper.from_array(item.constant, item.name)
-            for item in given
-            if item.constant is not None and item.constant.dtype != object and item.constant.size <= 4096
-        }
-        if any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute):
-            # Bodies read outer values, which inference of a single node does not know: types are declared.
-            return self._body_types(node)
         try:
-            inferred = shape_inference.infer_node_outputs(
-                schema, node, types, data, opset_imports=self._imports, ir_version=self._ir_version
-            )
+            return result_types(schema, node, inputs, self._imports, self._ir_version)
         except shape_inference.InferenceError as error:
-            raise self.fault(f"{node.op_type} does not fit its inputs: {_one_line(error)}") from error
-        if not schema.has_type_and_shape_inference_function:
-            # LessOrEqual and the like are typed by their function body, which inference of a single node leaves out.
-            inferred = self._infer_as_model(node, types)
-        return {name: TensorType.from_proto(proto) for name, proto in inferred.items()}
-
-    def _infer_as_model(self, node: NodeProto, types: Mapping[str, _TypeProto]) -> dict[str, _TypeProto]:
-        graph = GraphProto(name="node", node=[node])
-        graph.input.extend(ValueInfoProto(name=name, type=type_) for name, type_ in types.items())
-        graph.output.extend(ValueInfoProto(name=name) for name in node.output)
-        model = ModelProto(ir_version=self._ir_version, graph=graph, opset_import=self._imports)
-        found = shape_inference.infer_shapes(model).graph
-        return {info.name: info.type for info in (*found.value_info, *found.output) if info.HasField("type")}
-
-    def _body_types(self, node: NodeProto) -> dict[str, TensorType | None]:
-        bodies = [a.g for a in node.attribute if a.type == AttributeProto.GRAPH]
-        if node.op_type == "If":
-            return {
-                name: _joined([TensorType.from_proto(body.output[i].type) for body in bodies])
-                for i, name in enumerate(node.output)
-            }
-        body = bodies[0]
-        if node.op_type == "Loop":
-            carried = len(body.input) - 2
-            declared = body.output[1:]
-        else:
-            scanned = next(a.i for a in node.attribute if a.name == "num_scan_inputs")
-            carried = len(node.input) - scanned
-            declared = body.output[:]
-        types: dict[str, TensorType | None] = {}
-        for i, name in enumerate(node.output):
-            inner = TensorType.from_proto(declared[i].type)
-            if inner is not None and i >= carried:
-                inner = inner.with_shape(None if inner.shape is None else (None, *inner.shape))
-            types[name] = inner
-        return types
+            reason = " ".join(str(error).split())
+            raise self.fault(f"{node.op_type} does not fit its inputs: {reason}") from error
 
 
 def _known(node: NodeProto) -> tuple[Array | None, tuple[Dim, ...] | None]:
@@ -388,21 +268,6 @@ def _known(node: NodeProto) -> tuple[Array | None, tuple[Dim, ...] | None]:
             array = np.asarray(value, dtype=np.float32)
         return array, _sizes_of(array)
     return None, None
-
-
-def _joined(types: Sequence[TensorType | None]) -> TensorType | None:
-    """What two branches of an If agree on."""
-    first = types[0]
-    for other in types[1:]:
-        if first is None or other is None or first.dtype != other.dtype:
-            return None
-        if first.shape is None or other.shape is None or len(first.shape) != len(other.shape):
-            first = first.with_shape(None)
-        else:
-            first = first.with_shape(
-                a if a == b else None for a, b in zip(first.shape, other.shape, strict=True)
-            )
-    return first
 
 
 def _attribute(name: str, value: Any) -> AttributeProto:
@@ -441,15 +306,3 @@ def _sizes_of(array: Array | None) -> tuple[Dim, ...] | None:
     if array is None or array.ndim > 1 or array.dtype.kind not in "iu" or array.size > 64:
         return None
     return tuple(int(item) for item in array.reshape(-1))
-
-
-def _schema_name(dtype: int) -> str:
-    return str(TensorProto.DataType.Name(dtype)).lower()
-
-
-def _method(op_type: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() and i else c.lower() for i, c in enumerate(op_type))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -126,8 +126,8 @@ class Placeholder:
     def compare(self, actual: tuple[Any, ...], expected: tuple[Any, ...]) -> str | None:
         """What is wrong with the results, in a clause; None where they agree.
 
-        For passes where comparing element by element means nothing (equal scores in any order).  Both are numpy arrays in
-        the order of ``outputs``, and of equal dtypes and shapes.
+        For passes where comparing element by element means nothing (equal scores in any order).  Both are numpy
+        arrays in the order of ``outputs``, and of equal dtypes and shapes.
         """
         raise NotImplementedError
 

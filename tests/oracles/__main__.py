@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections import Counter
 
-from rewriter.placeholder.registry import resolve
+from rewriter.placeholder.discovery import resolve
 from tests.oracles import gradients, nodes, opinfo
 from tests.oracles.run import Result
 from tests.oracles.table import NodeRow, Row, Unrun, collected

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from rewriter.errors import BindingError, UsageError
 from rewriter.placeholder import Bound, Builder, Floats, Ints, Ref, Site, Value, bind
-from rewriter.placeholder.binding import Attribute, Fixed, Input, parse_bind
+from rewriter.placeholder.rules import Attribute, Fixed, Input, parse_bind
 from rewriter.placeholder.signature import Array, Signature, Strs, read_signature
 from rewriter.types import TensorType
 

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rewriter.placeholder.registry import resolve
+from rewriter.placeholder.discovery import resolve
 from tests.runtimes.drive import Result, run, trials
 from tests.runtimes.environments import ROOT, environments
 from tests.runtimes.faults import known_faults

@@ -1,0 +1,166 @@
+"""Finding passes: by name among the installed ones, in a Python file of the user's own, or by import path."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import PassDefinitionError, RewriteError, UnknownPassError
+from rewriter.placeholder.binding import normal
+from rewriter.placeholder.contract import Placeholder
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import ModuleType
+
+#: The group of entry points that makes a package's passes known by name.
+GROUP = "rewriter.passes"
+
+
+def available() -> list[Placeholder]:
+    """Every installed pass, in order of name."""
+    found: dict[str, Placeholder] = {}
+    for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda e: (e.name, e.value)):
+        for placeholder in _from_entry(entry):
+            found.setdefault(placeholder.pass_name(), placeholder)
+    return [found[name] for name in sorted(found)]
+
+
+def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
+    """The passes that one element of ``--passes`` names."""
+    if isinstance(item, Placeholder):
+        return [_validated(item)]
+    if isinstance(item, type):
+        return [_validated(item())]
+    if item.endswith(".py") or "/" in item:
+        return _from_file(Path(item))
+    known = {normal(entry.name): entry for entry in importlib.metadata.entry_points(group=GROUP)}
+    if normal(item) in known:
+        return _from_entry(known[normal(item)])
+    installed = available()
+    for placeholder in installed:
+        if normal(item) in all_names(placeholder):
+            return [placeholder]
+    if "." in item or ":" in item:
+        return _from_import_path(item)
+    names = {
+        normal(name): name
+        for p in installed
+        for name in (p.pass_name(), *(m.rpartition("::")[2] for m in p.matches))
+    }
+    near = difflib.get_close_matches(normal(item), list(names), n=3, cutoff=0.5)
+    nearest = ", ".join(dict.fromkeys(names[name] for name in near))
+    everything = ", ".join(p.pass_name() for p in installed) or "none"
+    raise UnknownPassError(
+        f"no pass is called '{item}'",
+        remedy=f"nearest: {nearest}"
+        if nearest
+        else f"installed: {everything}; a file of your own is ./name.py",
+    )
+
+
+def _from_entry(entry: importlib.metadata.EntryPoint) -> list[Placeholder]:
+    try:
+        target = entry.load()
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(
+            f"pass '{entry.name}' does not load: {type(error).__name__}: {error}", where=entry.value
+        ) from error
+    return _from_object(target, entry.value)
+
+
+def _from_import_path(path: str) -> list[Placeholder]:
+    module_name, _, attribute = path.partition(":")
+    try:
+        target: Any = importlib.import_module(module_name)
+        for part in attribute.split(".") if attribute else ():
+            target = getattr(target, part)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise UnknownPassError(f"no module '{error.name}' to import passes from", where=path) from error
+        raise PassDefinitionError(f"the module does not load: {error}", where=path) from error
+    except AttributeError as error:
+        raise UnknownPassError(str(error), where=path) from error
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(
+            f"the module does not load: {type(error).__name__}: {error}", where=path
+        ) from error
+    return _from_object(target, path)
+
+
+def _from_file(path: Path) -> list[Placeholder]:
+    if not path.is_file():
+        raise UnknownPassError(f"no file '{path}' to load passes from")
+    name = f"_rewriter_passes_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise UnknownPassError(f"'{path}' is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    # Registered while it runs, since dataclasses and annotations look their module up.
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(
+            f"the file does not load: {type(error).__name__}: {error}", where=str(path)
+        ) from error
+    return _from_object(module, str(path))
+
+
+def _from_object(target: Any, origin: str) -> list[Placeholder]:
+    if isinstance(target, Placeholder):
+        return [_validated(target)]
+    if isinstance(target, type) and issubclass(target, Placeholder):
+        return [_validated(target())]
+    if inspect.ismodule(target):
+        found = _in_module(target)
+        if found:
+            return [_validated(placeholder) for placeholder in found]
+        raise PassDefinitionError(
+            "no pass is defined in it", where=origin, remedy="define a subclass of rewriter.Placeholder"
+        )
+    raise PassDefinitionError(
+        f"{target!r} is no pass", where=origin, remedy="name a subclass of rewriter.Placeholder"
+    )
+
+
+def _in_module(module: ModuleType) -> Sequence[Placeholder]:
+    """The passes that a module defines itself (not those that it imports), in order of definition."""
+    found: list[Placeholder] = []
+    for name, member in vars(module).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, Placeholder):
+            found.append(member)
+        elif (
+            isinstance(member, type)
+            and issubclass(member, Placeholder)
+            and member.__module__ == module.__name__
+        ):
+            found.append(member())
+    return found
+
+
+def _validated(placeholder: Placeholder) -> Placeholder:
+    placeholder.validate()
+    return placeholder
+
+
+def all_names(placeholder: Placeholder) -> set[str]:
+    """What a pass may be called: its name, and the operators that it takes."""
+    return {
+        normal(placeholder.pass_name()),
+        *(normal(pattern.rpartition("::")[2]) for pattern in placeholder.matches),
+    }

@@ -1,0 +1,100 @@
+"""What a user says of an operator's names and arguments: ``--bind "mylib::shift_op=roll(shifts=amount)"``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True)
+class BindRule:
+    """How a user said that an operator's attributes map to a pass: ``--bind "mylib::shift_op=roll(shifts=amount)"``.
+
+    ``sources`` maps a parameter to an attribute name (``str``), an input position (``Input``) or a fixed value
+    (``Fixed``).
+    """
+
+    domain: str
+    op_type: str
+    pass_name: str
+    sources: Mapping[str, Attribute | Input | Fixed] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Attribute:
+    name: str
+
+
+@dataclass(frozen=True)
+class Input:
+    position: int
+
+
+@dataclass(frozen=True)
+class Fixed:
+    value: Any
+
+
+_BIND = re.compile(r"^\s*(?P<op>[^=()]+?)\s*=\s*(?P<name>[\w.\-/:]+)\s*(?:\((?P<args>.*)\))?\s*$", re.DOTALL)
+
+
+def parse_bind(text: str) -> BindRule:
+    """``"mylib::shift_op=roll(shifts=amount, dims=[1])"`` as a rule.
+
+    Right of each ``=``: the name of an attribute, ``$0`` for the first input, or a literal (number, list, "string").
+    UsageError where the text is none of that.
+    """
+    form = 'the form is "domain::Operator=pass(parameter=attribute, parameter=$0, parameter=[1, 2])"'
+    match = _BIND.match(text)
+    if match is None:
+        raise UsageError(f"--bind '{text}' cannot be read", remedy=form)
+    domain, separator, op_type = match["op"].rpartition("::")
+    if not separator:
+        domain = ""
+    sources: dict[str, Attribute | Input | Fixed] = {}
+    for part in _split_arguments(match["args"] or ""):
+        name, separator, source = (piece.strip() for piece in part.partition("="))
+        if not separator or not name.isidentifier() or not source:
+            raise UsageError(f"--bind '{text}': '{part.strip()}' cannot be read", remedy=form)
+        if source.startswith("$") and source[1:].isdigit():
+            sources[name] = Input(int(source[1:]))
+        elif source.isidentifier() and source not in ("True", "False", "None"):
+            sources[name] = Attribute(source)
+        else:
+            try:
+                sources[name] = Fixed(literal(source))
+            except (ValueError, SyntaxError) as error:
+                raise UsageError(f"--bind '{text}': '{source}' cannot be read", remedy=form) from error
+    return BindRule(domain, op_type, match["name"], sources)
+
+
+def _split_arguments(text: str) -> list[str]:
+    """Split at the commas that stand in no bracket or quotes."""
+    parts, depth, quote, current = [], 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "([{":
+            depth += 1
+        elif char in ")]}":
+            depth -= 1
+        if char == "," and depth == 0 and not quote:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+    return [part for part in [*parts, current] if part.strip()]
+
+
+def literal(text: str) -> Any:
+    """A number, list or string as written in Python; ValueError or SyntaxError where it is none."""
+    return ast.literal_eval(text)
