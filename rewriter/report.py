@@ -17,7 +17,7 @@ from rewriter.verdict import verification_lines
 from rewriter.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from onnx import ModelProto
@@ -263,10 +263,19 @@ class Report:
         return lines
 
 
-def as_text(lines: list[tuple[str, str]]) -> str:
-    """(label, text) lines in two columns."""
+def columns(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
+    """(label, its cell of the first column, text) of each line; a label that repeats the one before is not shown."""
+    lines = list(lines)
     width = max((len(label) for label, _ in lines), default=0)
-    return "\n".join(f"{label:<{width}}  {text}" for label, text in lines)
+    last = ""
+    for label, text in lines:
+        yield label, f"{'' if label == last else label:<{width}}", text
+        last = label
+
+
+def as_text(lines: Iterable[tuple[str, str]]) -> str:
+    """(label, text) lines in two columns."""
+    return "\n".join(f"{cell}  {text}".rstrip() for _, cell, text in columns(lines))
 
 
 def _library(declared: Declared) -> str:

@@ -22,7 +22,10 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         lines.append((label, f"    {len(regions)} × {name} ({decomposition}), {how}{_errors(outputs)}"))
         if verbose or how == "unproved":
             lines += [(label, f"        {_place(region)}{_errors(region['outputs'])}") for region in regions]
-    lines += [(label, f"    output '{output['name']}'{_errors([output])}") for output in proof["outputs"]]
+    lines += [
+        (label, f"    output '{output['name']}', before and after{_errors([output])}")
+        for output in proof["outputs"]
+    ]
     lines += [
         ("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]
     ]

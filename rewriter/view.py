@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from rewriter.report import columns
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -22,14 +24,8 @@ _STYLES = {
 
 def show(lines: Iterable[tuple[str, str]]) -> None:
     """(label, text) lines on standard output; a repeated label is shown once."""
-    lines = list(lines)
-    width = max((len(label) for label, _ in lines), default=0)
-    last = None
-    for label, text in lines:
-        shown = "" if label == last else label
-        last = label
-        styled = click.style(f"{shown:<{width}}", **_STYLES.get(label, {"bold": True}))  # type: ignore[arg-type]
-        click.echo(f"{styled}  {text}")
+    for label, cell, text in columns(lines):
+        click.echo(f"{click.style(cell, **_STYLES.get(label, {'bold': True}))}  {text}")  # type: ignore[arg-type]
 
 
 def complain(text: str) -> None:

@@ -44,7 +44,7 @@ def test_rewrites_verifies_and_reports(rewrite: Rewrite, roll: Path) -> None:
         "pass roll",
         "opset ai.onnx 17",
         "verified",
-        "output 'y'",
+        "output 'y', before and after",
         "out.onnx",
     ):
         assert words in done.out
