@@ -21,7 +21,6 @@ from onnx import AttributeProto, helper, numpy_helper
 from rewriter.errors import BindingError, Where
 from rewriter.placeholder.conversion import as_kind, kind_of, plain, short
 from rewriter.placeholder.rules import Attribute, Fixed, literal
-from rewriter.placeholder.signature import Parameter, Signature
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from rewriter.placeholder.rules import BindRule
+    from rewriter.placeholder.signature import Parameter, Signature
     from rewriter.placeholder.value import Array
 
 
