@@ -17,7 +17,7 @@ class Swish(Placeholder):
 
     matches = ("Swish", "SiLU", "MySwish", "CustomSwish", "aten::silu", "aten::silu_")
 
-    # Runtimes compute Sigmoid to about 2e-7 in absolute terms, not relative ones: in its tails that is more than rounding.
+    # Runtimes compute Sigmoid to about 2e-7 in absolute terms, not relative ones: more than rounding in its tails.
     tolerances = {"float32": (1e-5, 1e-6)}  # noqa: RUF012
 
     def reference(self, x: Any, beta: Any = 1.0) -> Any:

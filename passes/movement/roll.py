@@ -7,6 +7,7 @@ that is shorter than the shift or empty only at run time, repeated axes, and no 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
 
     from rewriter.placeholder import Builder, Ints, Value
 
-#: From this many bytes to a row on, one Gather over the merged axes beats two copies for each axis (measured:
-#: benchmarks/roll.py).
+#: From this many bytes to a row on, a Gather of rows beats two Slices and a Concat.  Measured (benchmarks/roll.py), the
+#: ratio of Gather to slices is on one axis 6-7 at 4 bytes, 1.1-1.3 at 32, 0.8-1.0 at 64, 0.7-0.8 at 128, 0.6 from
+#: 256 on; on two axes merged into one: 0.7-1.2 at 32, 0.5-0.7 at 64, 0.3-0.5 at 384.  Blocks of the last axis behave as
+#: rows do.
 _GATHER_ROW_BYTES = 64
 #: Larger tables of indices would weigh more in the file than the operator that they save.
 _GATHER_MAX_ROWS = 1 << 16
@@ -70,25 +73,45 @@ class Roll(Placeholder):
     def one_gather(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
         plan = _merged(x, shifts, dims)
         assert plan is not None
-        first, last, moves = plan
-        rows = _rolled_rows([int(d or 0) for d in x.shape[first : last + 1]], moves)
-        if first == last:
-            return g.gather(x, rows, axis=first)
+        rows = _rolled_rows(plan.run, plan.moves)
+        if len(plan.run) == 1:
+            return g.gather(x, rows, axis=plan.first)
         # 0 keeps the size of a leading axis, whatever it is at run time.
-        leading = [d if isinstance(d, int) else 0 for d in x.shape[:first]]
-        trailing = [int(d or 0) for d in x.shape[last + 1 :]]
-        table = g.reshape_keeping(x, [*leading, len(rows), *trailing])
-        moved = g.gather(table, rows, axis=first)
-        return g.reshape_keeping(
-            moved, [*leading, *[int(d or 0) for d in x.shape[first : last + 1]], *trailing]
-        )
+        leading = [d if isinstance(d, int) else 0 for d in x.shape[: plan.first]]
+        table = g.reshape_keeping(x, [*leading, len(rows), *plan.row])
+        moved = g.gather(table, rows, axis=plan.first)
+        return g.reshape_keeping(moved, [*leading, *[int(d or 0) for d in x.shape[plan.first :]]])
 
-    @decomposition()
+    @decomposition(requires=lambda shifts, **_: isinstance(shifts, tuple))
     def slices(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
+        if 0 in x.shape:
+            return x
         if not dims:
             return _roll_flat(g, x, _single(g, shifts))
         for axis, shift in _moves(g, x, shifts, dims):
             x = _roll_axis(g, x, shift, axis)
+        return x
+
+    @decomposition(
+        # tract plans a Slice whose ends are computed with sizes of its own invention, and then refuses it.
+        portable=False,
+        requires=lambda shifts, **_: not isinstance(shifts, tuple),
+    )
+    def computed_slices(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
+        if not dims:
+            return _roll_flat(g, x, _single(g, shifts))
+        for axis, shift in _moves(g, x, shifts, dims):
+            x = _roll_axis(g, x, shift, axis)
+        return x
+
+    @decomposition(requires=lambda shifts, **_: not isinstance(shifts, tuple))
+    def computed_gather(self, g: Builder, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Value:
+        if 0 in x.shape:
+            return x
+        if not dims:
+            return _gather_flat(g, x, _single(g, shifts))
+        for axis, shift in _moves(g, x, shifts, dims):
+            x = _gather_axis(g, x, shift, axis)
         return x
 
     def cases(self) -> Iterator[Case]:
@@ -99,6 +122,10 @@ class Roll(Placeholder):
         yield Case(f32(2, 4, 6, 32), shifts=[1, 1], dims=[1, 3])
         yield Case(f32(2, 3, 2, 32), shifts=[1, 1], dims=[1, -2])
         yield Case(f32(5, 40), shifts=[2], dims=[0])
+        # The last axis in blocks of 16; H and W of NCHW, one of which has long rows.
+        yield Case(f32(3, 96), shifts=[32], dims=[1])
+        yield Case(f32(2, 3, 48), shifts=[1, -16], dims=[1, 2])
+        yield Case(f32(1, 2, 5, 33), shifts=[2, -4], dims=[2, 3])
         # Larger than the axis, on either side; a multiple of it; none.
         for shift in (3, 7, -7, 10_000, -10_000, 0, 6):
             yield Case(f32(2, 3), shifts=[shift], dims=[1])
@@ -139,42 +166,71 @@ def _static_moves(x: Value, shifts: Ints | Value, dims: Ints) -> dict[int, int] 
     return {axis: shift for axis, shift in moves.items() if shift}
 
 
-def _merged(x: Value, shifts: Ints | Value, dims: Ints) -> tuple[int, int, dict[int, int]] | None:
-    """First and last axis of one run that holds every rolled axis, where it can be merged into one axis."""
+@dataclass(frozen=True)
+class _Plan:
+    """One Gather: axes from ``first`` on, cut into ``run``, over which it goes, and ``row``, which it moves whole."""
+
+    first: int
+    run: tuple[int, ...]
+    row: tuple[int, ...]
+    #: Shift by position in ``run``.
+    moves: dict[int, int]
+
+
+def _merged(x: Value, shifts: Ints | Value, dims: Ints) -> _Plan | None:
+    """One run of axes that holds every rolled one, where it can be merged into a single axis."""
     moves = _static_moves(x, shifts, dims)
-    if not moves:
+    if not moves or 0 in x.shape:
         return None
     first, last = min(moves), max(moves)
-    run = x.shape[first : last + 1]
-    if (
-        not all(isinstance(d, int) and d > 0 for d in run)
-        or math.prod(int(d or 0) for d in run) > _GATHER_MAX_ROWS
-    ):
+    if not all(isinstance(d, int) and d > 0 for d in x.shape[first : last + 1]):
         return None
-    if first != last and not all(isinstance(d, int) and d > 0 for d in x.shape[last + 1 :]):
+    run = [int(d or 0) for d in x.shape[first : last + 1]]
+    trailing = x.shape[last + 1 :]
+    known = all(isinstance(d, int) and d > 0 for d in trailing)
+    row = [int(d or 0) for d in trailing] if known else []
+    within = {axis - first: shift for axis, shift in moves.items()}
+    block = math.gcd(run[-1], within[last - first])
+    if known and block > 1 and math.prod(row) * _itemsize(x) < _GATHER_ROW_BYTES:
+        # Rows are short: what the size and the shift of the last rolled axis have in common makes longer ones.
+        run[-1] //= block
+        within[last - first] //= block
+        row.insert(0, block)
+    cut = first != last or len(row) > len(trailing)
+    if cut and not known:
         return None
-    if first != last and any(d == 0 for d in x.shape[:first]):
+    if math.prod(run) > _GATHER_MAX_ROWS:
         return None
-    return first, last, moves
+    if not cut:
+        return _Plan(first, (run[0],), tuple(row), within)
+    # Two axes at least, so that the caller sees that it must merge them.
+    return _Plan(first, tuple(run) if len(run) > 1 else (run[0], 1), tuple(row), within)
+
+
+def _itemsize(x: Value) -> int:
+    return int(np.dtype(helper.tensor_dtype_to_np_dtype(x.dtype)).itemsize)
+
+
+def _row_bytes(x: Value, axis: int) -> int:
+    """Bytes of a row along ``axis``; 0 where they are not known."""
+    row = x.shape[axis + 1 :]
+    return math.prod(int(d or 0) for d in row) * _itemsize(x) if all(isinstance(d, int) for d in row) else 0
 
 
 def _gather_pays(x: Value, shifts: Ints | Value, dims: Ints) -> bool:
     plan = _merged(x, shifts, dims)
     if plan is None:
         return False
-    row = x.shape[plan[1] + 1 :]
-    if not all(isinstance(d, int) for d in row):
-        return False
-    itemsize = np.dtype(helper.tensor_dtype_to_np_dtype(x.dtype)).itemsize
-    return math.prod(int(d or 0) for d in row) * itemsize >= _GATHER_ROW_BYTES
+    last = plan.first + max(plan.moves)
+    known = all(isinstance(d, int) for d in x.shape[last + 1 :])
+    return known and math.prod(plan.row) * _itemsize(x) >= _GATHER_ROW_BYTES
 
 
-def _rolled_rows(sizes: list[int], moves: dict[int, int]) -> list[int]:
-    """Where each row of the merged axes comes from; ``moves`` counts from the first merged axis on."""
+def _rolled_rows(sizes: tuple[int, ...], moves: dict[int, int]) -> list[int]:
+    """Where each row of the merged axes comes from."""
     rows = np.arange(math.prod(sizes), dtype=np.int64).reshape(sizes)
-    first = min(moves)
     for axis, shift in moves.items():
-        rows = np.roll(rows, shift, axis=axis - first)
+        rows = np.roll(rows, shift, axis=axis)
     return [int(row) for row in rows.reshape(-1)]
 
 
@@ -227,12 +283,17 @@ def _roll_axis(g: Builder, x: Value, shift: int | Value, axis: int) -> Value:
             return _swap(g, x, axis, tail=([1], [np.iinfo(np.int64).max]), head=([0], [1]))
     if isinstance(size, int) and isinstance(shift, int):
         cut = size - shift
+        if size <= _GATHER_MAX_ROWS and _row_bytes(x, axis) >= _GATHER_ROW_BYTES:
+            return g.gather(x, _rolled_rows((size,), {0: shift}), axis=axis)
         return _swap(g, x, axis, tail=([cut], [size]), head=([0], [cut]))
-    # The axis may be empty or shorter than the shift at run time, and Mod by zero raises.
-    divisor = size if isinstance(size, int) else size + g.cast(g.equal(size, 0), TensorProto.INT64)
-    offset = g.mod(shift if not isinstance(shift, int) else g.ints([shift]), _as_value(g, divisor))
+    # The axis may be empty or shorter than the shift at run time.
     end = _as_value(g, size)
-    cut_at = end - offset
+    divisor = _not_zero(g, size)
+    if isinstance(shift, int) and shift < 0:
+        # Runtimes disagree on Mod of negative numbers: to the left, what remains of |shift| is where to cut.
+        cut_at = g.mod(g.ints([-shift]), divisor)
+    else:
+        cut_at = end - g.mod(shift if not isinstance(shift, int) else g.ints([shift]), divisor)
     return _swap(g, x, axis, tail=(cut_at, end), head=(g.ints([0]), cut_at))
 
 
@@ -260,8 +321,20 @@ def _roll_flat(g: Builder, x: Value, shift: int | Value) -> Value:
     return g.reshape(rolled, [g.dim(x, i) for i in range(x.rank)])
 
 
+def _gather_axis(g: Builder, x: Value, shift: int | Value, axis: int) -> Value:
+    """``x`` rolled along one axis by indices that are computed."""
+    if x.rank == 0:
+        return x
+    size = g.dim(x, axis)
+    length = _as_value(g, size)
+    position = g.ints(range(size)) if isinstance(size, int) else g.range(0, g.squeeze(length, [0]))
+    return g.retyped(g.gather(x, _moved(g, position, shift, length), axis=axis), x.shape)
+
+
 def _gather_flat(g: Builder, x: Value, shift: int | Value) -> Value:
     """Flat roll by indices in the shape of ``x``: no Reshape back, so any size may turn out to be 0."""
+    if x.rank == 0:
+        return x
     dims = [g.dim(x, i) for i in range(x.rank)]
     count = _as_value(g, g.product(dims))
     position: Value | None = None
@@ -273,9 +346,24 @@ def _gather_flat(g: Builder, x: Value, shift: int | Value) -> Value:
             term = term * _as_value(g, g.product(dims[axis + 1 :]))
         position = term if position is None else position + term
     assert position is not None
-    divisor = count + g.cast(g.equal(count, 0), TensorProto.INT64)
-    moved = position - (g.mod(_as_value(g, shift), divisor))
-    return g.retyped(g.gather(g.flatten(x), g.mod(moved, divisor), axis=0), x.shape)
+    return g.retyped(g.gather(g.flatten(x), _moved(g, position, shift, count), axis=0), x.shape)
+
+
+def _moved(g: Builder, position: Value, shift: int | Value, length: Value) -> Value:
+    """Where the element at ``position`` comes from.
+
+    Right whether a runtime's Mod takes the sign of the divisor or of the dividend: the outer one is of a number ≥ 0.
+    """
+    divisor = _not_zero(g, length)
+    offset = length - g.mod(_as_value(g, shift), divisor)
+    return g.mod(position + offset, divisor)
+
+
+def _not_zero(g: Builder, size: int | Value) -> Value:
+    """A size to divide by: an axis may be empty at run time, and Mod by zero raises."""
+    if isinstance(size, int):
+        return g.ints([size])
+    return size + g.cast(g.equal(size, 0), TensorProto.INT64)
 
 
 def _as_value(g: Builder, size: int | Value) -> Value:
