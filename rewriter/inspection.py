@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
 
+#: Names of a pass, and places of an operator, that are listed without ``verbose``.
+_SHOWN = 4
+
 
 @dataclass(frozen=True)
 class Sighting:
@@ -108,7 +111,7 @@ class Inspection:
                 )
             label = "unknown" if by is None and not kept else "found"
             lines.append((label, f"{len(members)} × {operator} {fate}"))
-            shown = members if verbose else members[:3]
+            shown = members if verbose else members[:_SHOWN]
             lines += [(label, f"    {_place(member.where)}") for member in shown]
             if len(members) > len(shown):
                 lines.append((label, f"    … and {len(members) - len(shown)} more (-v shows all)"))
@@ -170,7 +173,10 @@ def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[st
     for placeholder in Selection.load(passes).passes:
         name = placeholder.pass_name()
         lines.append((name, placeholder.summary))
-        lines.append((name, f"    matches {', '.join(placeholder.matches)}; opset {_opsets(placeholder)}"))
+        shown = placeholder.matches if verbose else placeholder.matches[:_SHOWN]
+        more = len(placeholder.matches) - len(shown)
+        names = ", ".join(shown) + (f" and {more} more" if more else "")
+        lines.append((name, f"    matches {names}; opset {_opsets(placeholder)}"))
         if verbose:
             lines.append(
                 (name, f"    parameters {placeholder.signature}; results {', '.join(placeholder.outputs)}")
