@@ -78,15 +78,19 @@ class Weights:
         result.model.CopyFrom(model)
         _lift_constants(result.model.graph)
         placed: list[tuple[TensorProto, Path, int, int]] = []
+        read = _names_read(result.model.graph)
         for tensor in result.model.graph.initializer:
             result.tensors[tensor.name] = _copy(tensor)
-            if tensor.data_location != TensorProto.EXTERNAL or self._place(tensor, placed):
+            if tensor.data_location != TensorProto.EXTERNAL or tensor.name not in read:
+                continue
+            if self._place(tensor, placed):
                 continue
             if tensor.data_type in _SHAREABLE:
                 result.given[tensor.name] = self._shared(tensor)
                 _refer(tensor, "given-by-name")
             else:
                 self._inline(tensor)
+        _drop_unread(result.model.graph, read)
         for tensor in _inner_initializers(result.model.graph):
             if tensor.data_location == TensorProto.EXTERNAL and not self._place(tensor, placed):
                 self._inline(tensor)
@@ -164,6 +168,23 @@ def _large_constant(node: NodeProto) -> TensorProto | None:
         return None
     tensor: TensorProto = attribute.t
     return tensor
+
+
+def _names_read(main: GraphProto) -> set[str]:
+    """What nodes and bodies read and the graph gives out, and its inputs, which have their defaults there."""
+    names = {value.name for value in (*main.input, *main.output)}
+    for graph in (main, *_bodies(main.node)):
+        names.update(output.name for output in graph.output)
+        for node in graph.node:
+            names.update(node.input)
+    return names
+
+
+def _drop_unread(graph: GraphProto, read: set[str]) -> None:
+    """Take out withheld initializers that nothing reads: onnxruntime drops them before it looks for what is given."""
+    unread = [t.name not in read and t.data_location == TensorProto.EXTERNAL for t in graph.initializer]
+    for index in reversed([index for index, flag in enumerate(unread) if flag]):
+        del graph.initializer[index]
 
 
 def _inner_initializers(main: GraphProto) -> Iterator[TensorProto]:

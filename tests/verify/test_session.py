@@ -55,6 +55,26 @@ def test_names_of_inputs_and_weights_are_answered():
     np.testing.assert_array_equal(found["x"], x)
 
 
+@pytest.mark.parametrize("as_input", [False, True])
+@pytest.mark.parametrize("given_out", [False, True])
+@pytest.mark.parametrize("saved", [False, True])
+def test_weights_that_no_node_reads(tmp_path, saved, given_out, as_input):
+    """What a placeholder's parameters leave behind, tables of unused heads, weights that are results."""
+    source, w = matmul()
+    spare = np.arange(2048, dtype=np.int64)
+    source.graph.initializer.add().CopyFrom(numpy_helper.from_array(spare, "spare"))
+    if given_out:
+        source.graph.output.add().CopyFrom(helper.make_tensor_value_info("spare", INT64, [2048]))
+    if as_input:
+        source.graph.input.add().CopyFrom(helper.make_tensor_value_info("spare", INT64, [2048]))
+    onnx.save(source, tmp_path / "m.onnx")
+    x = np.ones((2, 64), np.float32)
+    with ModelFile.open(tmp_path / "m.onnx") if saved else ModelFile.from_proto(source) as file:
+        found = Session(file, file.model).run({"x": x}, ["y", "spare"])
+    np.testing.assert_allclose(found["y"], np.maximum(x @ w, 0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found["spare"], spare)
+
+
 @pytest.mark.parametrize("offset", range(8))
 def test_weights_at_any_alignment(tmp_path, offset):
     source, w = matmul()
