@@ -11,6 +11,7 @@ What differs in the copy:
 - A withheld or external initializer of the main graph becomes a typed input; small integer ones (shapes) are loaded
   instead.
 - Domains that are used without being imported are imported at version 1 (inference would raise).
+- ``ai.onnx`` is spelt as the default domain (onnx's inference does not know that they are one).
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
 - Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 #: The attribute that carries a node's number in the copy.
 SITE = "rewriter.site"
 
+_DEFAULT = "ai.onnx"
 _SMALL = 1024
 _INTEGERS = frozenset({TensorProto.INT64, TensorProto.INT32})
 
@@ -123,6 +125,7 @@ def copy_main(
         del model.graph.initializer[:]
         for raw in copies:
             model.graph.initializer.add().MergeFromString(raw)
+    _spell_default_domain(model)
     lift(model)
     return Copy(model, scope)
 
@@ -152,6 +155,7 @@ def copy_function(
         resolve_attributes(node, attributes)
     _add_imports(model, scope.opsets, domains)
     _add_functions(model, file.model, left_out)
+    _spell_default_domain(model)
     lift(model)
     return Copy(model, scope)
 
@@ -252,6 +256,20 @@ def _add_functions(model: ModelProto, source: ModelProto, left_out: Iterable[tup
         used = {node.domain for node in function.node}
         for domain in sorted(used - declared - {"", "ai.onnx"}):
             model.functions[-1].opset_import.add(domain=domain, version=1)
+
+
+def _spell_default_domain(model: ModelProto) -> None:
+    """Write ``ai.onnx`` as the empty string on every node and function of ``model``."""
+    waiting = [model.graph.node, *(function.node for function in model.functions)]
+    for function in model.functions:
+        for item in (function, *function.opset_import):
+            if item.domain == _DEFAULT:
+                item.domain = ""
+    while waiting:
+        for node in waiting.pop():
+            if node.domain == _DEFAULT:
+                node.domain = ""
+            waiting += [graph.node for _, _, graph in graphs_of(node)]
 
 
 def _loaded(file: ModelFile, tensor: TensorProto) -> TensorProto:

@@ -57,6 +57,29 @@ def test_reshape_to_a_computed_shape(opset: int):
     assert input_types(source) == ["float32[N, 2, 12]"]
 
 
+def test_the_default_domain_under_its_other_name():
+    """``ai.onnx`` on nodes, in bodies, functions and imports is the default domain."""
+    source = onnx.parser.parse_model(
+        """<ir_version: 10, opset_import: ["": 17, "com.example": 1, "local": 1]>
+        g (float[N, 3] x, bool c) => (z) {
+            t = Neg(x)
+            z = If (c) <
+                then_branch = a () => (p) { u = local.Flip(t) p = com.example.Mirror(u) },
+                else_branch = b () => (q) { v = Transpose(t) q = com.example.Mirror(v) }
+            >
+        }
+        <domain: "local", opset_import: ["": 17]>
+        Flip (x) => (y) { y = Transpose(x) }
+        """
+    )
+    branches = [attribute.g for attribute in source.graph.node[1].attribute]
+    for nodes in (source.graph.node, *(branch.node for branch in branches), source.functions[0].node):
+        for node in nodes:
+            node.domain = node.domain or "ai.onnx"
+    source.functions[0].opset_import[0].domain = source.opset_import[0].domain = "ai.onnx"
+    assert input_types(source) == ["float32[3, N]", "float32[3, N]"]
+
+
 def test_declared_type_serves_where_inference_has_none():
     """The result of an operator that is kept: only the exporter knows its type."""
     source = model_of(
