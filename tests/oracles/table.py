@@ -63,6 +63,17 @@ class Unrun:
         )
 
 
+def named(*inputs: str, **attributes: tuple[str, Any]) -> Callable[..., Mapping[str, Any]]:
+    """An ``adapt`` for :class:`NodeRow`: the parameters that the inputs are, in order, and for each other parameter the
+    attribute that it is and its default: ``named("x", beta=("alpha", 1.0))``."""
+
+    def adapt(given: Mapping[str, Any], tensors: list[Any]) -> Mapping[str, Any]:
+        arguments = dict(zip(inputs, tensors, strict=False))
+        return arguments | {name: given.get(key, default) for name, (key, default) in attributes.items()}
+
+    return adapt
+
+
 def collected(kind: str, name: str) -> list[Any]:
     """All that the modules ``<kind>_<group>`` list under ``name``."""
     found: list[Any] = []
