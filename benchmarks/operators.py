@@ -27,7 +27,7 @@ from _candidates import candidates
 from _timing import in_turns, settled
 from operator_cases import Row, rows
 
-from rewriter.placeholder.registry import resolve
+from rewriter.placeholder.discovery import resolve
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 

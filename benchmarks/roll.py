@@ -141,7 +141,7 @@ def _cases() -> Iterator[tuple[tuple[int, ...], dict[int, int]]]:
     for outer in (1, 16, 1024):
         for row in (1, 2, 4, 8, 16, 32, 64, 256, 1024):
             n = total // (outer * row)
-            if 4 <= n:
+            if n >= 4:
                 yield (outer, n, row), {1: 3}
     # Two axes, as in Swin.
     for outer, n in ((1, 56), (8, 14), (64, 16)):
