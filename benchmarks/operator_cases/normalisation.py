@@ -1,5 +1,27 @@
 """Rows for the passes of passes/normalisation/; see the package's docstring."""
 
-from operator_cases import Row
+from typing import Any
 
-ROWS: tuple[Row, ...] = ()
+import torch
+
+from operator_cases import Row
+from rewriter.placeholder import Case, f32
+
+
+def _layer_norm(
+    x: torch.Tensor, normalized_shape: Any, weight: torch.Tensor, bias: torch.Tensor
+) -> torch.Tensor:
+    return torch.nn.functional.layer_norm(x, normalized_shape, weight, bias)
+
+
+def _layer(*shape: int) -> Case:
+    return Case(f32(*shape), f32(shape[-1]), f32(shape[-1]), normalized_shape=[shape[-1]])
+
+
+_AFFINE = ("weight", "bias")
+
+ROWS: tuple[Row, ...] = (
+    Row("layer_norm", "ViT-B 1x197x768", _layer(1, 197, 768), _layer_norm, _AFFINE),
+    Row("layer_norm", "Swin 1x3136x96", _layer(1, 3136, 96), _layer_norm, _AFFINE),
+    Row("layer_norm", "BERT-L 8x128x1024", _layer(8, 128, 1024), _layer_norm, _AFFINE),
+)

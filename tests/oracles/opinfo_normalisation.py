@@ -1,7 +1,17 @@
 """OpInfo's entries for the passes of passes/normalisation/; see the package's docstring."""
 
+from tests.oracles.run import Result
 from tests.oracles.table import Row, Unrun
 
-ROWS: tuple[Row, ...] = ()
+ROWS: tuple[Row, ...] = (Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),)
 
-UNRUN: tuple[Unrun, ...] = ()
+UNRUN: tuple[Unrun, ...] = (
+    Unrun(
+        "layer_norm",
+        "native_layer_norm",
+        Result.DIFFERS,
+        "of a single element x - mean is 0; PyTorch's float16 kernel leaves its rounding",
+        samples=(10, 11),
+        dtypes=("float16",),
+    ),
+)

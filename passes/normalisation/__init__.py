@@ -1,0 +1,1 @@
+"""Normalisations, and operators that are trained apart and run as one."""
