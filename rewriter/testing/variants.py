@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -69,6 +70,7 @@ def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Varian
                             yield Variant(placeholder, number, dtype, opset, symbolic, "graph", form.name)
 
 
+@functools.cache
 def opsets_of_interest(placeholder: Placeholder) -> list[int]:
     """The lowest and newest opset, and each at which some case is written otherwise than one opset earlier."""
     newest = defs.onnx_opset_version()
@@ -80,16 +82,24 @@ def opsets_of_interest(placeholder: Placeholder) -> list[int]:
             dtype = "float32"
         found |= {low, high}
         for symbolic in (False, True) if case.symbolic else (False,):
+            site = site_of(placeholder, case, dtype=dtype, opset=high, symbolic=symbolic)
             for form in placeholder.decompositions:
-                before: object = None
-                for opset in range(max(low, form.opset), high + 1):
-                    written = _form(placeholder, case, dtype, opset, symbolic, form.name)
-                    if written != before and before is not None:
-                        found.add(opset)
-                    if opset == max(low, form.opset):
-                        found.add(opset)
-                    before = written
+                first, last = max(low, form.opset), min(high, form.until or high)
+                found |= {first} | _changes(placeholder, site, form.name, first, last)
     return sorted(found)
+
+
+def _changes(placeholder: Placeholder, site: Site, form: str, low: int, high: int) -> set[int]:
+    """The opsets in (low, high] at which the form is written otherwise than one earlier.
+
+    Found by halving, since forms change at few opsets and are not taken back.
+    """
+    if low >= high or _written(placeholder, site, form, low) == _written(placeholder, site, form, high):
+        return set()
+    if high - low == 1:
+        return {high}
+    middle = (low + high) // 2
+    return _changes(placeholder, site, form, low, middle) | _changes(placeholder, site, form, middle, high)
 
 
 def only(placeholder: Placeholder, name: str | None) -> Placeholder:
@@ -129,10 +139,9 @@ def applies(
         return False
 
 
-def _form(placeholder: Placeholder, case: Case, dtype: str, opset: int, symbolic: bool, form: str) -> object:
-    site = site_of(placeholder, case, dtype=dtype, opset=opset, symbolic=symbolic)
+def _written(placeholder: Placeholder, site: Site, form: str, opset: int) -> object:
     try:
-        made = expand(placeholder, site, force=form)
+        made = expand(placeholder, replace(site, opset=opset), force=form)
     except DecompositionError as error:
         return type(error)
     return [(n.op_type, len(n.input), tuple(a.name for a in n.attribute)) for n in made.nodes]
