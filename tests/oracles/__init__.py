@@ -12,7 +12,8 @@ that does not fit, ``adapt=`` takes the sample and returns the arguments of the 
 ``aten`` operator for which there is an entry must have a row.
 
 **Node tests** (``nodes_<group>.py``): one :class:`NodeRow` per ONNX operator that the pass equals, with
-``adapt(attributes, inputs)``, which returns the pass's arguments by name (an omitted input is None).  Where names suffice::
+``adapt(attributes, inputs)``, which returns the pass's arguments by name (an omitted input is None).  Where names
+suffice::
 
     ROWS = (NodeRow("swish", "Swish", named("x", beta=("alpha", 1.0))),)
 

@@ -156,7 +156,9 @@ def describe(sample: Any) -> str:
 
 
 def missing_rows(placeholders: list[Placeholder], rows: list[Row]) -> list[str]:
-    """Passes that match an ``aten`` operator with an entry, and have no row for it."""
+    """Entries for the ``aten`` operators that a pass matches, in a dtype of the pass, which no row of it lists."""
+    import torch
+
     by_aten: dict[str, list[str]] = {}
     for name, op in entries().items():
         for key in {str(op.aten_name).removeprefix("nn.functional."), name.removeprefix("nn.functional.")}:
@@ -167,7 +169,13 @@ def missing_rows(placeholders: list[Placeholder], rows: list[Row]) -> list[str]:
         for pattern in placeholder.matches:
             if not pattern.startswith("aten::"):
                 continue
-            wanted = by_aten.get(pattern.removeprefix("aten::"), [])
-            if wanted and not listed & set(wanted):
-                found.append(f"{placeholder.pass_name()}: {pattern} has {', '.join(wanted)}")
+            wanted = {
+                name
+                for name in by_aten.get(pattern.removeprefix("aten::"), [])
+                if any(
+                    getattr(torch, d) in entries()[name].dtypes for d in placeholder.dtypes if d in _DTYPES
+                )
+            }
+            if wanted - listed:
+                found.append(f"{placeholder.pass_name()}: {pattern} has {', '.join(sorted(wanted - listed))}")
     return found
