@@ -56,7 +56,7 @@ class Candidates:
 
 
 def candidates(row: Row, placeholder: Placeholder, *, opset: int, threads: int) -> Candidates:
-    """PyTorch, the limit, the neighbours alone, each exporter that can, and ours; results that are wrong are left out."""
+    """PyTorch, the limit, the neighbours alone, each exporter that can, and ours; wrong results are left out."""
     made = Candidates()
     built = build(placeholder, row.case, dtype="float32", opset=opset, symbolic=False, place="graph")
     given = {name: _torch(value) for name, value in built.arguments.items()}

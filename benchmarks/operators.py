@@ -8,8 +8,8 @@ opset 18 on the dynamo one; the faster of those that are right); the decompositi
 the same bytes, or a MatMul of the same FLOPs.  All are timed in turns, in thread CPU time on one thread and in wall
 time on several; the lower quartile over the rounds counts, since other work on the machine only ever adds.  Where
 buffers come to lie matters too: everything is set up anew several times, and the median over these instances is given.
-ONNX models run in onnxruntime with bound inputs and outputs, at its default optimisation level.  An exporter's form that
-onnxruntime optimises to the very operators of ours is marked "same", and the ratio is 1.
+ONNX models run in onnxruntime with bound inputs and outputs, at its default optimisation level.  An exporter's form
+that onnxruntime optimises to the very operators of ours is marked "same", and the ratio is 1.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The forms of a roll against each other, over the bytes in a row: what the constants in passes/movement/roll.py stand on.
+"""The forms of a roll against each other, by the bytes in a row: what passes/movement/roll.py chooses by.
 
     python benchmarks/roll.py [--rounds 15] [--threads 1] [--opset 13]
 
