@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 #: Pass and reason.
-NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = ()
+NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (("nms", "the result is indices"),)
 
 #: Pass, a part of the case's text, and why the gradient fails there.
 KINKS: tuple[tuple[str, str, str], ...] = ()

@@ -1,5 +1,23 @@
 """Faults of runtimes with the passes of passes/detection/; see the package's docstring."""
 
+from tests.runtimes.drive import Result
 from tests.runtimes.faults import Fault
 
-FAULTS: tuple[Fault, ...] = ()
+_EQUAL = "suppresses where the IoU equals the threshold"
+_DOUBLE = "sorts float64 in float32"
+
+FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "openvino",
+        "nms",
+        Result.WRONG,
+        _EQUAL,
+        cases="Case(float32[3, 4], float32[3], iou_threshold=0.5)",
+    ),
+    Fault("openvino", "nms", Result.WRONG, _DOUBLE, cases="iou_threshold=0.375"),
+    Fault(
+        "openvino", "nms", Result.CRASHED, "divides by the number of boxes", cases="[0, 4]", sizes="static"
+    ),
+    Fault("tract", "nms", Result.REFUSED, "takes no empty tensors", cases="[0, 4]"),
+    Fault("tract", "nms", Result.REFUSED, "takes no Where of float64", cases="iou_threshold=0.375"),
+)

@@ -1,0 +1,1 @@
+"""Detection: suppression of overlapping boxes, and what stands around it."""
