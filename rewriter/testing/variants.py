@@ -49,13 +49,13 @@ def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Varian
     """The combinations to run: by default the opsets at which an emitted form changes, with the lowest and the newest,
     in the first two dtypes that differ in kind; ``full`` is every opset and dtype."""
     placeholder.validate()
-    opsets = range(LOWEST_OPSET, defs.onnx_opset_version() + 1) if full else opsets_of_interest(placeholder)
     dtypes = placeholder.dtypes if full else _two(placeholder.dtypes)
     for number, case in enumerate(placeholder.cases()):
         case_dtypes = [d for d in dtypes if case.dtypes is None or d in case.dtypes]
         if not case_dtypes and case.dtypes:
             case_dtypes = [case.dtypes[0]]
-        for opset in opsets:
+        every = range(LOWEST_OPSET, defs.onnx_opset_version() + 1)
+        for opset in every if full else sorted(_opsets_by_case(placeholder)[number]):
             low, high = case.opsets or (LOWEST_OPSET, defs.onnx_opset_version())
             if not low <= opset <= high:
                 continue
@@ -70,23 +70,29 @@ def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Varian
                             yield Variant(placeholder, number, dtype, opset, symbolic, "graph", form.name)
 
 
-@functools.cache
 def opsets_of_interest(placeholder: Placeholder) -> list[int]:
     """The lowest and newest opset, and each at which some case is written otherwise than one opset earlier."""
-    newest = defs.onnx_opset_version()
-    found = {LOWEST_OPSET, newest}
-    for case in placeholder.cases():
-        low, high = case.opsets or (LOWEST_OPSET, newest)
-        dtype = placeholder.dtypes[0] if case.dtypes is None else case.dtypes[0]
-        if "float32" in placeholder.dtypes and (case.dtypes is None or "float32" in case.dtypes):
-            dtype = "float32"
-        found |= {low, high}
-        for symbolic in (False, True) if case.symbolic else (False,):
-            site = site_of(placeholder, case, dtype=dtype, opset=high, symbolic=symbolic)
-            for form in placeholder.decompositions:
-                first, last = max(low, form.opset), min(high, form.until or high)
+    return sorted(set().union(*_opsets_by_case(placeholder)))
+
+
+@functools.cache
+def _opsets_by_case(placeholder: Placeholder) -> list[set[int]]:
+    return [_opsets_of(placeholder, case) for case in placeholder.cases()]
+
+
+def _opsets_of(placeholder: Placeholder, case: Case) -> set[int]:
+    low, high = case.opsets or (LOWEST_OPSET, defs.onnx_opset_version())
+    dtype = placeholder.dtypes[0] if case.dtypes is None else case.dtypes[0]
+    if "float32" in placeholder.dtypes and (case.dtypes is None or "float32" in case.dtypes):
+        dtype = "float32"
+    found = {low, high}
+    for symbolic in (False, True) if case.symbolic else (False,):
+        site = site_of(placeholder, case, dtype=dtype, opset=high, symbolic=symbolic)
+        for form in placeholder.decompositions:
+            first, last = max(low, form.opset), min(high, form.until or high)
+            if first <= last:
                 found |= {first} | _changes(placeholder, site, form.name, first, last)
-    return sorted(found)
+    return found
 
 
 def _changes(placeholder: Placeholder, site: Site, form: str, low: int, high: int) -> set[int]:
