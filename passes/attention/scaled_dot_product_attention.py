@@ -145,7 +145,7 @@ class ScaledDotProductAttention(Placeholder):
         dtype = query.dtype
         made = self.infer(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
         if made is not None and made.is_static and key.size(-2) == 0:
-            # Without keys the result is 0, and not every runtime has a Softmax of nothing.
+            # Without keys the result is 0, and not every runtime has a Softmax or a product of nothing.
             return g.constant_of_shape(made.shape, 0.0, dtype)
         q, k, v = (widened(g, x) for x in (query, key, value))
         of_keys, of_values = (_Heads.of(g, q, x) if enable_gqa else None for x in (k, v))
