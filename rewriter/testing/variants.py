@@ -65,7 +65,8 @@ def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Varian
                 for symbolic in (False, True) if case.symbolic else (False,):
                     for place in PLACES:
                         yield Variant(placeholder, number, dtype, opset, symbolic, place, None)
-                    for form in placeholder.decompositions:
+                    # With a single decomposition, the chosen one is it.
+                    for form in placeholder.decompositions if len(placeholder.decompositions) > 1 else ():
                         if form.serves(opset):
                             yield Variant(placeholder, number, dtype, opset, symbolic, "graph", form.name)
 
