@@ -70,7 +70,6 @@ def test_contract(placeholder: Placeholder, place: str) -> None:
     several = {form.name for form in placeholder.decompositions}
     forced = {v.decomposition for v in every} - {None}
     assert forced == (several if len(several) > 1 else set()), "a decomposition is not forced"
-    )
     outcomes = {
         dtype: run([v for v in every if v.place == place and v.dtype == dtype])
         for dtype in {v.dtype for v in every}
