@@ -1,0 +1,152 @@
+"""Repetition of elements, each of them as often as wanted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import TensorProto
+
+from passes.movement._data import EXACT, LONG_ROW_BYTES, MOVED, axis_of, known, row_bytes
+from rewriter.errors import UnsupportedParameter
+from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from rewriter.placeholder import Builder, Ints, Value
+
+#: So many inputs of one Concat at most.
+_MOST_COPIES = 16
+
+
+class RepeatInterleave(Placeholder):
+    """Each element of `x` along `dim` (flat without it) `repeats` times; the meaning of `torch.repeat_interleave`.
+
+    `repeats` is one number, a list of one for each element, or computed; then the size of the result is known only
+    where `output_size` says it.
+    """
+
+    matches = ("RepeatInterleave", "aten::repeat_interleave")
+    aliases = {"axis": "dim"}  # noqa: RUF012
+    dtypes = MOVED
+    tolerances = EXACT
+
+    def reference(self, x: Any, repeats: Any, dim: int | None = None, output_size: int | None = None) -> Any:
+        import torch
+
+        if not isinstance(repeats, torch.Tensor):
+            repeats = torch.tensor(repeats)
+        return torch.repeat_interleave(x, repeats.long(), dim, output_size=output_size)
+
+    @decomposition(
+        when=lambda x, dim, **_: x.is_static and row_bytes(x, -1 if dim is None else dim) < LONG_ROW_BYTES,
+        requires=lambda x, repeats, dim, **_: _can_stack(x, repeats, dim),
+        reason="rows are too short for Gather: copies side by side",
+    )
+    def copies(
+        self,
+        g: Builder,
+        x: Value,
+        repeats: Ints | Value,
+        dim: int | None = None,
+        output_size: int | None = None,
+    ) -> Value:
+        assert isinstance(repeats, tuple)
+        sizes = known(x.shape) or []
+        axis = max(x.rank - 1, 0) if dim is None else axis_of(g, dim, max(x.rank, 1))
+        sizes = sizes or [1]
+        x = g.concat([g.unsqueeze(g.reshape(x, sizes), [axis + 1])] * repeats[0], axis + 1)
+        if dim is None:
+            return g.flatten(x)
+        return g.reshape(x, [*sizes[:axis], sizes[axis] * repeats[0], *sizes[axis + 1 :]])
+
+    @decomposition()
+    def gather(
+        self,
+        g: Builder,
+        x: Value,
+        repeats: Ints | Value,
+        dim: int | None = None,
+        output_size: int | None = None,
+    ) -> Value:
+        axis = 0 if dim is None or x.rank == 0 else axis_of(g, dim, x.rank)
+        if dim is None or x.rank == 0:
+            x = g.flatten(x) if x.has_rank and x.rank == 1 else _flat(g, x)
+        size = g.dim(x, axis)
+        indices = (
+            _known_rows(g, size, repeats)
+            if isinstance(repeats, tuple)
+            else _computed_rows(g, size, repeats, output_size)
+        )
+        return _typed(g, g.gather(x, indices, axis), x, axis)
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3), repeats=2)
+        yield Case(f32(2, 3, 4), repeats=3, dim=1)
+        yield Case(f32(2, 3, 4), repeats=2, dim=-1)
+        yield Case(f32(2, 2, 32), repeats=2, dim=0)
+        yield Case(f32(2, 3), repeats=0, dim=1)
+        yield Case(f32(3), repeats=20, dim=0)
+        yield Case(f32(), repeats=3)
+        yield Case(f32(0, 3), repeats=2, dim=0)
+        yield Case(f32(2, 0), repeats=2)
+        yield Case(f32(3, 2), repeats=[2, 0, 1], dim=0)
+        yield Case(f32(2, 3), repeats=[2, 0, 1], dim=1, output_size=3)
+        yield Case(f32(3, value=(float("inf"), float("nan"), -0.0)), repeats=2, dim=0, dtypes=("float32",))
+        # Repeats that are computed: the size of the result depends on them.
+        yield Case(f32(3, 2), i64(3, value=(2, 0, 1)), dim=0)
+        yield Case(f32(2, 3), i64(3, value=(0, 3, 1)), dim=-1, output_size=4)
+        yield Case(f32(2, 2), i64(4, value=(1, 0, 2, 1)))
+        yield Case(f32(3, 2), i64(1, value=(2,)), dim=0)
+        yield Case(f32(3, 2), i64(3, value=(0, 0, 0)), dim=0)
+
+
+def _can_stack(x: Value, repeats: Any, dim: int | None) -> bool:
+    if not isinstance(repeats, tuple) or len(repeats) != 1 or not 1 <= repeats[0] <= _MOST_COPIES:
+        return False
+    return (
+        known(x.shape) is not None and 0 not in x.shape and (dim is None or -x.rank <= dim < max(x.rank, 1))
+    )
+
+
+def _flat(g: Builder, x: Value) -> Value:
+    sizes = known(x.shape)
+    return g.flatten(x) if sizes is None else g.reshape(x, [int(np.prod(sizes, dtype=np.int64))])
+
+
+def _known_rows(g: Builder, size: int | Value, repeats: Ints) -> Value:
+    if any(r < 0 for r in repeats):
+        raise UnsupportedParameter(f"repeats are {list(repeats)}: negative", where=g.where)
+    if len(repeats) == 1 and not isinstance(size, int):
+        if repeats[0] == 0:
+            return g.ints([])
+        count = g.squeeze(size * repeats[0], [0])
+        result: Value = g.op("Div", g.range(0, count), g.ints(repeats[0]))
+        return result
+    rows = len(repeats) if not isinstance(size, int) else size
+    if len(repeats) not in (1, rows):
+        raise UnsupportedParameter(f"{len(repeats)} repeats are given for {rows} elements", where=g.where)
+    return g.ints([int(i) for i in np.repeat(np.arange(rows), repeats if len(repeats) > 1 else repeats[0])])
+
+
+def _computed_rows(g: Builder, size: int | Value, repeats: Value, output_size: int | None) -> Value:
+    """Row i as often as repeats[i]: the i of every (i, j) with j < repeats[i], in order."""
+    if repeats.has_rank and repeats.rank > 1:
+        raise UnsupportedParameter("repeats has more than one axis", where=g.where)
+    counts = g.cast(g.flatten(repeats) if repeats.rank else g.reshape(repeats, [1]), TensorProto.INT64)
+    if counts.size(0) is None or counts.size(0) != size:
+        # One number serves every element.
+        counts = g.expand(counts, [size])
+    total = output_size if output_size is not None else g.reduce_sum(counts, [0], keepdims=False)
+    places = g.range(0, total)
+    # At place p stands the element before which as many others end at p or earlier.
+    ended = g.less_equal(g.unsqueeze(g.cumsum(counts, 0), [0]), g.unsqueeze(places, [1]))
+    return g.reduce_sum(g.cast(ended, TensorProto.INT64), [1], keepdims=False)
+
+
+def _typed(g: Builder, made: Value, x: Value, axis: int) -> Value:
+    """The sizes of the other axes are those of ``x``, by name too."""
+    shape = list(x.shape)
+    shape[axis] = made.shape[axis]
+    return g.retyped(made, shape)
