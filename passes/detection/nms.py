@@ -43,6 +43,8 @@ class Nms(Placeholder):
     ) -> Value:
         if offset not in (0, 1):
             raise UnsupportedParameter(f"offset is {offset}", where=g.where, remedy="mmcv's is 0 or 1")
+        if boxes.size(0) == 0:
+            return g.ints([])
         return kept(g, single(g, boxes, offset), scores, iou_value(g, iou_threshold))
 
     def cases(self) -> Iterator[Case]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 #: Pass and reason.
-NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (("nms", "the result is indices"),)
+NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (
+    ("batched_nms", "the result is indices"),
+    ("nms", "the result is indices"),
+)
 
 #: Pass, a part of the case's text, and why the gradient fails there.
 KINKS: tuple[tuple[str, str, str], ...] = ()

@@ -4,9 +4,14 @@ from tests.runtimes.drive import Result
 from tests.runtimes.faults import Fault
 
 _EQUAL = "suppresses where the IoU equals the threshold"
+_EMPTY = "its NonMaxSuppression takes no boxes that turn out to be none"
+_NONE = "gives a constant without elements as one of rank 0"
 _DOUBLE = "sorts float64 in float32"
 
 FAULTS: tuple[Fault, ...] = (
+    Fault("openvino", "batched_nms", Result.WRONG, _NONE, cases="[0, 4]", sizes="static"),
+    Fault("openvino", "nms", Result.WRONG, _NONE, cases="[0, 4]", sizes="static"),
+    Fault("tract", "batched_nms", Result.REFUSED, _EMPTY, cases="[0, 4]", sizes="symbolic"),
     Fault(
         "openvino",
         "nms",
