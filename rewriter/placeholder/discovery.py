@@ -49,13 +49,9 @@ def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
             return [placeholder]
     if "." in item or ":" in item:
         return _from_import_path(item)
-    names = {
-        normal(name): name
-        for p in installed
-        for name in (p.pass_name(), *(m.rpartition("::")[2] for m in p.matches))
-    }
-    near = difflib.get_close_matches(normal(item), list(names), n=3, cutoff=0.5)
-    nearest = ", ".join(dict.fromkeys(names[name] for name in near))
+    spelt = {name: p.pass_name() for p in installed for name in sorted(all_names(p))}
+    near = difflib.get_close_matches(normal(item), list(spelt), n=3, cutoff=0.5)
+    nearest = ", ".join(dict.fromkeys(spelt[name] for name in near))
     everything = ", ".join(p.pass_name() for p in installed) or "none"
     raise UnknownPassError(
         f"no pass is called '{item}'",
@@ -72,7 +68,9 @@ def _from_entry(entry: importlib.metadata.EntryPoint) -> list[Placeholder]:
         raise
     except Exception as error:
         raise PassDefinitionError(
-            f"pass '{entry.name}' does not load: {type(error).__name__}: {error}", where=entry.value
+            f"pass '{entry.name}' does not load: {type(error).__name__}: {error}",
+            where=entry.value,
+            remedy="uninstall the package that brings it, or name the passes to use with --passes",
         ) from error
     return _from_object(target, entry.value)
 
