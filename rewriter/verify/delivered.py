@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from rewriter.verify.weights import Weights
 
 _REMEDY = "--no-simplify delivers the model as it was rewritten"
+_OPTIMISER = (
+    "the file is right as it is written, and onnxruntime wrong as it optimises it: --no-simplify may give a graph that "
+    "it does not spoil, --no-verify delivers this one"
+)
 
 
 class Delivered:
@@ -84,7 +88,7 @@ class Delivered:
             )
             raise MismatchError(
                 f"{cause} changed {label}: {problem} ({sample.describe()})",
-                remedy=_REMEDY,
+                remedy=_OPTIMISER if unoptimised is None else _REMEDY,
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto, TensorProto, ValueInfoProto
@@ -68,8 +69,10 @@ class Session:
         self.output_names: list[str] = []
         self._session = None
         self._by_ort_value = False
+        self._has_run = False
+        self._load = partial(_load, self._runnable, optimise=optimise, libraries=tuple(libraries))
         if graph.output:
-            self._session = _load(self._runnable, optimise=optimise, libraries=libraries)
+            self._session = self._load()
             outputs = self._session.get_outputs()
             self.input_types = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
             self.output_names = [o.name for o in outputs]
@@ -81,8 +84,13 @@ class Session:
         """The graph's outputs and the exposed values (or those of ``names``), given values for the graph's inputs.
 
         A name that is an input or an initializer is answered too.  Refused where the runtime does not take ``feeds``.
+        The same feeds give the same values, whatever ran before.
         """
         import onnxruntime
+
+        if self._runnable.draws and self._has_run and self._session is not None:
+            self._session = self._load()
+        self._has_run = True
 
         given_out = set(self.output_names)
         wanted = self.output_names if names is None else list(dict.fromkeys(names))

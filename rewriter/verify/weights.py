@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper
 
+from rewriter.verify.random import plant_seeds
 from rewriter.verify.values import ort_value
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Runnable:
     given: dict[str, Any] = field(default_factory=dict)
     #: The main graph's initializers, as the file knows them.
     tensors: dict[str, TensorProto] = field(default_factory=dict)
+    #: Whether an operator draws random numbers: what a session gives then depends on how often it ran.
+    draws: bool = False
 
 
 @dataclass
@@ -76,6 +79,7 @@ class Weights:
         """``model`` for onnxruntime; the model itself is left alone."""
         result = Runnable(ModelProto())
         result.model.CopyFrom(model)
+        result.draws = plant_seeds(result.model)
         _lift_constants(result.model.graph)
         placed: list[tuple[TensorProto, Path, int, int]] = []
         read = _names_read(result.model.graph)
