@@ -84,7 +84,7 @@ def candidates(row: Row, placeholder: Placeholder, *, opset: int, threads: int) 
         try:
             model = make()
             _check(model, list(feeds.values()), expected)
-            call, made.optimised[name] = _runner(_surrounded(model), feeds, threads)
+            call, made.optimised[name] = _runner(_surrounded(model, expected), feeds, threads)
         except Exception as error:
             made.notes[name] = " ".join(f"{type(error).__name__}: {error}".split())[:200]
             if name == "ours":
@@ -195,8 +195,11 @@ def _nothing(feeds: Mapping[str, Any], opset: int) -> onnx.ModelProto:
     return model
 
 
-def _surrounded(model: onnx.ModelProto) -> onnx.ModelProto:
-    """Neighbours on either side: a Neg in front of each floating-point input, and one element taken of each output."""
+def _surrounded(model: onnx.ModelProto, results: Sequence[Any] = ()) -> onnx.ModelProto:
+    """Neighbours on either side: a Neg in front of each floating-point input, and one element taken of each output.
+
+    ``results`` tell the dtypes of outputs that the model leaves open.
+    """
     graph = model.graph
     fixed = {t.name for t in graph.initializer}
     for info in graph.input:
@@ -207,11 +210,13 @@ def _surrounded(model: onnx.ModelProto) -> onnx.ModelProto:
     graph.initializer.append(numpy_helper.from_array(flat, "neighbour_flat"))
     graph.initializer.append(numpy_helper.from_array(first, "neighbour_first"))
     outputs = [(info.name, info.type.tensor_type.elem_type) for info in graph.output]
+    for i, array in enumerate(results):
+        outputs[i] = (outputs[i][0], int(helper.np_dtype_to_tensor_dtype(array.dtype)))
     del graph.output[:]
     for name, dtype in outputs:
         graph.node.append(helper.make_node("Reshape", [name, "neighbour_flat"], [f"{name}_flat"]))
         graph.node.append(helper.make_node("Gather", [f"{name}_flat", "neighbour_first"], [f"{name}_taken"]))
-        graph.output.append(helper.make_tensor_value_info(f"{name}_taken", dtype or TensorProto.FLOAT, [1]))
+        graph.output.append(helper.make_tensor_value_info(f"{name}_taken", dtype, [1]))
     return model
 
 

@@ -18,10 +18,21 @@ def _layer(*shape: int) -> Case:
     return Case(f32(*shape), f32(shape[-1]), f32(shape[-1]), normalized_shape=[shape[-1]])
 
 
+def _rms_norm(x: torch.Tensor, normalized_shape: Any, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    return torch.nn.functional.rms_norm(x, normalized_shape, weight, eps)
+
+
+def _rms(*shape: int) -> Case:
+    return Case(f32(*shape), f32(shape[-1]), normalized_shape=[shape[-1]], eps=1e-6)
+
+
 _AFFINE = ("weight", "bias")
 
 ROWS: tuple[Row, ...] = (
     Row("layer_norm", "ViT-B 1x197x768", _layer(1, 197, 768), _layer_norm, _AFFINE),
     Row("layer_norm", "Swin 1x3136x96", _layer(1, 3136, 96), _layer_norm, _AFFINE),
     Row("layer_norm", "BERT-L 8x128x1024", _layer(8, 128, 1024), _layer_norm, _AFFINE),
+    Row("rms_norm", "Llama 1x16x4096", _rms(1, 16, 4096), _rms_norm, _AFFINE[:1]),
+    Row("rms_norm", "T5 8x128x1024", _rms(8, 128, 1024), _rms_norm, _AFFINE[:1]),
+    Row("rms_norm", "per head 1x3136x96", _rms(1, 3136, 96), _rms_norm, _AFFINE[:1]),
 )
