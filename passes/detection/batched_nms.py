@@ -25,7 +25,8 @@ class BatchedNms(Placeholder):
 
     `torchvision.ops.batched_nms`, which up to 1000 boxes moves those of class c by c times the largest coordinate + 1
     (so that negative coordinates may reach into another class), and compares class by class beyond that.  A
-    number of boxes that is not known counts as few, as it does in torchvision's own exports.
+    number of boxes that is not known counts as few, as it does in torchvision's own exports.  Equal scores stay in
+    the order of the boxes, which torchvision leaves open beyond 1000.
     """
 
     matches = ("BatchedNms", "torchvision::batched_nms")
