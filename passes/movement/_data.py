@@ -56,7 +56,7 @@ def axis_of(g: Builder, dim: int, rank: int, name: str = "dim") -> int:
 
 def row_bytes(x: Value, axis: int) -> int:
     """Bytes that lie together behind one index of ``axis``; 0 where that is not known."""
-    behind = x.shape[axis + 1 :]
+    behind = x.shape[axis % max(x.rank, 1) + 1 :]
     if not all(isinstance(d, int) for d in behind):
         return 0
     return math.prod(int(d or 0) for d in behind) * item_bytes(x.dtype)
