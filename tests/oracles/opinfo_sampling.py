@@ -2,6 +2,8 @@
 
 from tests.oracles.table import Row, Unrun
 
-ROWS: tuple[Row, ...] = ()
+ROWS: tuple[Row, ...] = (
+    Row("grid_sample", ("nn.functional.grid_sample", "grid_sampler_2d", "grid_sampler_3d")),
+)
 
 UNRUN: tuple[Unrun, ...] = ()

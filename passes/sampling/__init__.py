@@ -1,0 +1,1 @@
+"""Sampling: reading a tensor at computed places, with interpolation."""

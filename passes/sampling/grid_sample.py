@@ -1,0 +1,450 @@
+"""Sampling at the places of a grid, as `torch.nn.functional.grid_sample` does.
+
+The arithmetic is that of PyTorch's own kernels (aten/src/ATen/native/cpu/GridSamplerKernel.cpp, and GridSampler.h for
+volumes), step by step: what nearest takes at a tie depends on it, and so does what comes of NaN and infinities.
+Places are computed in float32 at least: float16 cannot tell neighbouring pixels of a large image apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from passes.sampling import _places as places
+from rewriter.errors import UnsupportedParameter
+from rewriter.placeholder import Case, Placeholder, decomposition, f32
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from rewriter.placeholder import Builder, Value
+
+_MODES = {"bilinear": 0, "linear": 0, "nearest": 1, "bicubic": 2, "cubic": 2}
+_PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
+_BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
+_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+
+#: Where the sum of a grid's magnitudes is below, all of it is finite, and the kernel's integers do not overflow.
+_SANE = 1e12
+
+
+class GridSample(Placeholder):
+    """`x` (N, C, H, W or D, H, W) read at the places of `grid` (N, …, 2 or 3), which run from −1 to 1, x first."""
+
+    matches = (
+        "GridSample",
+        "aten::grid_sampler",
+        "aten::grid_sampler_2d",
+        "aten::grid_sampler_3d",
+        "aten::_grid_sampler_2d_cpu_fallback",
+        "aten::cudnn_grid_sampler",
+        "aten::grid_sample",
+        "GridSampler",
+        "mmcv::grid_sampler",
+        "mmdeploy::grid_sampler",
+    )
+    aliases = {  # noqa: RUF012
+        "interpolation_mode": "mode",
+    }
+    schemas = {  # noqa: RUF012
+        "aten::cudnn_grid_sampler": ("x", "grid", "mode=0", "padding_mode=0", "align_corners=1"),
+    }
+
+    def reference(
+        self,
+        x: Any,
+        grid: Any,
+        mode: int | str = "bilinear",
+        padding_mode: int | str = "zeros",
+        align_corners: bool = False,
+    ) -> Any:
+        import torch
+
+        mode = {0: "bilinear", 1: "nearest", 2: "bicubic"}[_code(mode, _MODES)]
+        padding_mode = {code: name for name, code in _PADDINGS.items()}[_code(padding_mode, _PADDINGS)]
+        if x.dtype in (torch.float16, torch.bfloat16):
+            # PyTorch's own kernel rounds the places to half precision at each step.
+            return torch.nn.functional.grid_sample(
+                x.float(), grid.float(), mode, padding_mode, align_corners
+            ).to(x.dtype)
+        return torch.nn.functional.grid_sample(x, grid, mode, padding_mode, align_corners)
+
+    def infer(
+        self,
+        x: Value,
+        grid: Value,
+        mode: int | str = "bilinear",
+        padding_mode: int | str = "zeros",
+        align_corners: bool = False,
+    ) -> Any:
+        if x.type is None or not x.has_rank or not grid.has_rank:
+            return None
+        return x.type.with_shape((*x.shape[:2], *grid.shape[1:-1]))
+
+    @decomposition(
+        opset=16,
+        portable=False,
+        requires=lambda x, mode, **_: x.rank == 4 and _code(mode, _MODES) == _BILINEAR,
+        reason="GridSample has a fast path for linear, zeros and align_corners=0, and the grid is mapped to it",
+    )
+    def kernel(
+        self,
+        g: Builder,
+        x: Value,
+        grid: Value,
+        mode: int | str = "bilinear",
+        padding_mode: int | str = "zeros",
+        align_corners: bool = False,
+    ) -> Value:
+        _check(g, x, grid, mode)
+        padding = _code(padding_mode, _PADDINGS)
+        data, fine = g.cast(x, places.wide(x)), g.cast(grid, places.wide(x))
+        if padding == _ZEROS:
+            # The kernel takes places that are not finite for the first pixel, where PyTorch gives NaN.  Looking at
+            # the grid costs one pass over it.
+            sane = g.less(_magnitude(g, fine), _SANE)
+            branches = []
+            for name in ("kernel", "gathers"):
+                inner = g.body()
+                here, there = (dataclasses.replace(value, builder=inner) for value in (data, fine))
+                if name == "kernel":
+                    made = _zeros_by_kernel(inner, here, there, align_corners)
+                else:
+                    made = _by_gathers(inner, here, there, _BILINEAR, _ZEROS, align_corners)
+                branches.append(g.subgraph(name, inner, [], [made]))
+            result = g.op("If", sane, then_branch=branches[0], else_branch=branches[1])
+        else:
+            result = _clamped_by_kernel(g, data, fine, padding, align_corners)
+        shape = (*x.shape[:2], *grid.shape[1:-1])
+        return g.cast(g.retyped(result, shape), x)
+
+    @decomposition()
+    def gathers(
+        self,
+        g: Builder,
+        x: Value,
+        grid: Value,
+        mode: int | str = "bilinear",
+        padding_mode: int | str = "zeros",
+        align_corners: bool = False,
+    ) -> Value:
+        _check(g, x, grid, mode)
+        data, fine = g.cast(x, places.wide(x)), g.cast(grid, places.wide(x))
+        result = _by_gathers(
+            g, data, fine, _code(mode, _MODES), _code(padding_mode, _PADDINGS), align_corners
+        )
+        return g.cast(g.retyped(result, (*x.shape[:2], *grid.shape[1:-1])), x)
+
+    def cases(self) -> Iterator[Case]:
+        inf, nan = float("inf"), float("nan")
+        # Most of what follows does not depend on the opset: it is run where only the gathers exist, or where both
+        # forms do.
+        gathers: Any = {"opsets": (13, 13), "dtypes": ["float32", "float64"]}
+        both: Any = {"opsets": (16, 16), "dtypes": ["float32", "float64"]}
+
+        def grid(rng: Any, shape: Any) -> Any:
+            return rng.uniform(-1.4, 1.4, shape)
+
+        def image(**options: Any) -> Case:
+            return Case(f32(2, 3, 5, 4), f32(2, 3, 2, 2, draw=grid), **options)
+
+        def volume(**options: Any) -> Case:
+            return Case(f32(1, 2, 3, 2, 4), f32(1, 2, 1, 3, 3, draw=grid), **options)
+
+        yield image(mode="bilinear", padding_mode="zeros", align_corners=False)
+        yield image(
+            mode="bicubic", padding_mode="reflection", align_corners=True, dtypes=["float32", "float64"]
+        )
+        yield volume(
+            mode="bilinear", padding_mode="border", align_corners=False, dtypes=["float32", "float64"]
+        )
+        for padding_mode in ("zeros", "border", "reflection"):
+            for align_corners in (False, True):
+                yield image(padding_mode=padding_mode, align_corners=align_corners, **both)
+        for padding_mode, align_corners in (("zeros", False), ("border", True), ("reflection", False)):
+            yield image(mode="nearest", padding_mode=padding_mode, align_corners=align_corners, **gathers)
+        for padding_mode, align_corners in (("zeros", True), ("border", False)):
+            yield image(mode="bicubic", padding_mode=padding_mode, align_corners=align_corners, **gathers)
+        for mode, padding_mode, align_corners in (
+            ("bilinear", "zeros", True),
+            ("bilinear", "reflection", True),
+            ("nearest", "zeros", False),
+            ("nearest", "reflection", False),
+        ):
+            yield volume(mode=mode, padding_mode=padding_mode, align_corners=align_corners, **gathers)
+        # Enough channels for rows; parameters as aten has them.
+        yield Case(f32(2, 40, 3, 4), f32(2, 2, 3, 2, draw=grid), padding_mode="reflection", **gathers)
+        yield Case(f32(2, 16, 3, 4), f32(2, 2, 3, 2, draw=grid), mode=2, padding_mode=1, **gathers)
+        # A plane of one pixel, and no images, places or channels.
+        for padding_mode in ("zeros", "reflection"):
+            yield Case(
+                f32(1, 2, 1, 1),
+                f32(1, 3, 3, 2, draw=grid),
+                padding_mode=padding_mode,
+                align_corners=True,
+                **both,
+            )
+        yield Case(f32(0, 2, 3, 3), f32(0, 2, 2, 2), **both)
+        yield Case(f32(1, 2, 3, 3), f32(1, 0, 2, 2), **both)
+        yield Case(
+            f32(1, 0, 3, 3), f32(1, 2, 2, 2), symbolic=False, reason="weights know their channels", **both
+        )
+        # Infinities in the image stay where they are.
+        both["dtypes"] = gathers["dtypes"] = ["float32"]
+        values = [0.5, inf, 1.0, -2.0, 3.0, 4.0, -inf, 0.25, 1.5, nan, 2.0, 1.0]
+        for padding_mode in ("zeros", "border", "reflection"):
+            # At the very border the weight of the next pixel is zero or a rounding error, and zero times infinity NaN.
+            draw = grid if padding_mode == "zeros" else lambda rng, shape: rng.uniform(-0.6, 0.6, shape)
+            yield Case(
+                f32(1, 1, 3, 4, value=values),
+                f32(1, 4, 5, 2, draw=draw),
+                padding_mode=padding_mode,
+                seed=3,
+                **both,
+            )
+        corners = [-1.0, -1.0, 1.0, 1.0, 1.0, -1.0, 0.0, 0.0]
+        yield Case(
+            f32(1, 1, 3, 4, value=values),
+            f32(1, 2, 2, 2, value=corners),
+            padding_mode="border",
+            align_corners=True,
+            **both,
+        )
+        # Places that are nowhere, and far outside.
+        wild = [nan, 0.1, inf, 0.1, -inf, 0.1, 0.1, nan, 1e10, 0.1, -1e10, 0.1, 0.1, 3e38, 0.1, -3.3]
+        strange = [nan, 0.1, inf, 0.1, 0.1, -inf, 1.4, 8.25, -250.25, 0.5]
+        for mode, padding_mode, places_, where in (
+            ("bilinear", "zeros", wild, both),
+            ("bilinear", "border", wild, both),
+            ("nearest", "zeros", wild, gathers),
+            ("nearest", "border", wild, gathers),
+            ("bilinear", "reflection", strange, both),
+            ("nearest", "reflection", strange, gathers),
+            ("bicubic", "reflection", strange, gathers),
+        ):
+            yield Case(
+                f32(1, 2, 3, 4),
+                f32(1, 1, len(places_) // 2, 2, value=places_),
+                mode=mode,
+                padding_mode=padding_mode,
+                **where,
+            )
+        nowhere = [nan, 0.1, 0.1, inf, 0.1, 0.1, 0.1, -inf, 0.1, 0.1, 0.1, 1e10]
+        for padding_mode in ("zeros", "border", "reflection"):
+            yield Case(
+                f32(1, 2, 2, 3, 4), f32(1, 1, 1, 4, 3, value=nowhere), padding_mode=padding_mode, **gathers
+            )
+
+
+def _code(given: int | str, names: dict[str, int]) -> int:
+    return names.get(given, -1) if isinstance(given, str) else given
+
+
+def _check(g: Builder, x: Value, grid: Value, mode: int | str) -> None:
+    if x.rank not in (4, 5) or grid.rank != x.rank:
+        raise UnsupportedParameter(
+            f"ranks {x.rank} and {grid.rank} are given, where input and grid both have rank 4 or both rank 5",
+            where=g.where,
+        )
+    code = _code(mode, _MODES)
+    if code not in (0, 1, 2) or (code == _BICUBIC and x.rank == 5):
+        raise UnsupportedParameter(
+            f"mode {mode!r} does not exist for an input of rank {x.rank}",
+            where=g.where,
+            remedy="bilinear and nearest take images and volumes, bicubic takes images",
+        )
+
+
+def _magnitude(g: Builder, grid: Value) -> Value:
+    axes = list(range(grid.rank))
+    if g.opset >= 18:
+        total: Value = g.op("ReduceL1", grid, g.ints(axes), keepdims=0)
+    else:
+        total = g.op("ReduceL1", grid, axes=axes, keepdims=0)
+    return total
+
+
+# --- by onnxruntime's kernel ------------------------------------------------------------------------------------
+
+
+def _sizes(g: Builder, x: Value) -> list[int | Value]:
+    """x first."""
+    return [g.dim(x, axis) for axis in range(x.rank - 1, 1, -1)]
+
+
+def _by_size(g: Builder, x: Value, formula: Any, like: Value) -> Value:
+    """A formula of the sizes, (2,), for a grid's last axis."""
+    return g.reshape(places.per_axis(g, _sizes(g, x), formula, like), [x.rank - 2])
+
+
+def _sample(g: Builder, x: Value, grid: Value) -> Value:
+    mode = "linear" if g.opset >= 20 else "bilinear"
+    result: Value = g.op("GridSample", x, grid, mode=mode, padding_mode="zeros", align_corners=0)
+    return result
+
+
+def _zeros_by_kernel(g: Builder, x: Value, grid: Value, align_corners: bool) -> Value:
+    return _sample(g, x, grid * _by_size(g, x, lambda s: (s - 1) / s, grid) if align_corners else grid)
+
+
+def _clamped_by_kernel(g: Builder, x: Value, grid: Value, padding: int, align_corners: bool) -> Value:
+    """Border and reflection by a grid that does not leave the centres of the outermost pixels, ±(S − 1)/S."""
+    inner = _by_size(g, x, lambda s: (s - 1) / s, grid)
+    if align_corners:
+        grid = grid * inner
+    if padding == _REFLECTION:
+        # A triangle wave; about the centres where corners are aligned, else about the edges of the pixels.
+        low = -inner if align_corners else g.const(-1.0, grid)
+        span = inner * 4 if align_corners else g.const(4.0, grid)
+        away = g.abs(grid - low)
+        if align_corners:
+            # In a plane of one pixel there is nowhere to go.
+            span = g.maximum(span, 1e-6)
+        away = away - g.floor(away / span) * span
+        grid = g.minimum(away, span - away) + low
+    grid = places.at_least(g, grid, -inner)
+    return _sample(g, x, g.minimum(grid, inner))
+
+
+# --- by gathers -------------------------------------------------------------------------------------------------
+
+
+def _by_gathers(g: Builder, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
+    dims = x.rank - 2
+    batch, outer = g.dim(x, 0), [g.dim(grid, axis) for axis in range(1, grid.rank - 1)]
+    target = [batch, g.dim(x, 1), *outer]
+    if places.is_empty(*target):
+        return g.constant_of_shape(target, 0.0, x)
+    flat = g.transpose(g.reshape(grid, [batch, g.product(outer), dims]), [0, 2, 1])
+    sampler = _Sampler(g, x, padding, align_corners)
+    place = sampler.unnormalised(flat)
+    found, before, after = (sampler.linear, sampler.nearest, sampler.cubic)[mode](place)
+    return g.reshape(places.read(g, x, found, before, after), target)
+
+
+class _Sampler:
+    """Grid places of one tensor, as numbers of pixels."""
+
+    def __init__(self, g: Builder, x: Value, padding: int, align_corners: bool) -> None:
+        self.g, self.x = g, x
+        self.padding, self.align_corners = padding, align_corners
+        self.sizes = _sizes(g, x)
+        self.dims = x.rank - 2
+
+    def of_sizes(self, formula: Any) -> Value:
+        return places.per_axis(self.g, self.sizes, formula, self.x)
+
+    def unnormalised(self, grid: Value) -> Value:
+        if self.dims == 3:
+            if self.align_corners:
+                return (grid + 1) / 2 * self.of_sizes(lambda s: s - 1)
+            return ((grid + 1) * self.of_sizes(lambda s: s + 0) - 1) / 2
+        if self.align_corners:
+            return (grid + 1) * self.of_sizes(lambda s: (s - 1) / 2)
+        return (grid + 1) * self.of_sizes(lambda s: s / 2) - 0.5
+
+    def reflected(self, place: Value) -> Value:
+        """Back and forth between the first and last pixel, or between their outer edges."""
+        g = self.g
+        if self.align_corners:
+            span = self.of_sizes(lambda s: (s - 1) * 2)
+            # In a plane of one pixel there is nowhere to go; what comes out is clipped.
+            divisor = g.maximum(span, 1.0)
+            away = g.abs(place)
+        else:
+            span = divisor = self.of_sizes(lambda s: s * 2)
+            away = g.abs(place + 0.5)
+        away = away - g.floor(away / divisor) * divisor
+        folded = g.minimum(away, span - away)
+        return folded if self.align_corners else folded - 0.5
+
+    def inside(self, place: Value) -> Value:
+        """Border and reflection: clipped to the pixels.  NaN becomes the first pixel, in volumes the last."""
+        g = self.g
+        if self.padding == _REFLECTION:
+            place = self.reflected(place)
+        last = self.of_sizes(lambda s: s - 1)
+        if self.dims == 3:
+            return g.maximum(places.at_most(g, place, last), 0.0)
+        return g.minimum(places.at_least(g, place, 0.0), last)
+
+    def outside(self, pixel: Value, low: float) -> Value:
+        """Zeros: pixels beyond the padding moved into it."""
+        g = self.g
+        return g.minimum(places.at_least(g, pixel, low), self.of_sizes(lambda s: s + 0))
+
+    def padded(self, more: int) -> Sequence[int | Value]:
+        return [places.plus(size, more) for size in self.sizes]
+
+    def linear(self, place: Value) -> tuple[places.Neighbours, int, int]:
+        g = self.g
+        if self.padding == _ZEROS:
+            # Two pixels of zeros on each side: a place outside has no neighbour that is not one.
+            if self.dims == 3:
+                place = self.outside(place, -2.0)
+                low = g.floor(place)
+                fraction = place - low
+            else:
+                # Taken before clipping: what is not finite gives NaN, as PyTorch has it.
+                low = g.floor(place)
+                fraction = place - low
+                low = self.outside(low, -2.0)
+            return places.linear(g, low + 2, fraction, self.padded(4)), 2, 2
+        place = self.inside(place)
+        low = g.floor(place)
+        return places.linear(g, low, place - low, self.padded(1)), 0, 1
+
+    def nearest(self, place: Value) -> tuple[places.Neighbours, int, int]:
+        g = self.g
+        if self.padding == _ZEROS:
+            pixel = self.outside(g.round(place), -1.0) + 1
+            more = 1
+        else:
+            pixel = g.round(self.inside(place))
+            more = 0
+        position = places.flat(g, places.split_axes(g, pixel, self.dims), self.padded(2 * more))
+        return places.Neighbours(position, None, 1), more, more
+
+    def cubic(self, place: Value) -> tuple[places.Neighbours, int, int]:
+        """4 × 4 neighbours, each clipped or reflected by itself."""
+        import numpy as np
+
+        g = self.g
+        low = g.floor(place)
+        fraction = place - low
+        column = g.const(np.asarray([-1.0, 0.0, 1.0, 2.0]).reshape(4, 1, 1, 1), place)
+        pixel = g.unsqueeze(low, [0]) + column  # (4, N, D, P)
+        if self.padding == _ZEROS:
+            pixel = self.outside(pixel, -1.0) + 1
+            more = 1
+        else:
+            pixel = self.inside(pixel)
+            more = 0
+        pixel = g.transpose(pixel, [1, 2, 0, 3])
+        x, y = places.split_axes(g, pixel, 2)  # (N, 1, 4, P)
+        wx, wy = places.split_axes(g, self._cubic_weights(fraction), 2)
+        sizes = self.padded(2 * more)
+        position = places.flat(g, [x, g.transpose(y, [0, 2, 1, 3])], sizes)  # (N, 4, 4, P)
+        weight = g.transpose(wy, [0, 2, 1, 3]) * wx
+        batch, count = g.dim(place, 0), g.dim(place, 2)
+        return (
+            places.Neighbours(
+                g.reshape(position, [batch, 16, count]), g.reshape(weight, [batch, 16, count]), 16
+            ),
+            more,
+            more,
+        )
+
+    def _cubic_weights(self, t: Value) -> Value:
+        """Of Keys' kernel with A = −0.75: (N, D, P) → (N, D, 4, P)."""
+        g, a = self.g, -0.75
+
+        def outer(x: Value) -> Value:
+            return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
+
+        def inner(x: Value) -> Value:
+            return (x * (a + 2) - (a + 3)) * x * x + 1
+
+        u = 1 - t
+        weights = [outer(t + 1), inner(t), inner(u), outer(u + 1)]
+        return g.concat([g.unsqueeze(w, [2]) for w in weights], axis=2)
