@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rewriter.errors import UsageError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
@@ -27,3 +29,10 @@ class VerifyOptions:
     #: Deliver although a region could not be proved; a difference is never accepted.
     allow_unproved: bool = False
     libraries: Mapping[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """UsageError where a number makes no sense: without samples, nothing would be compared."""
+        if self.samples < 1:
+            raise UsageError(f"samples is {self.samples}, and at least 1 is needed", remedy="give 1 or more")
+        if self.seed < 0:
+            raise UsageError(f"seed is {self.seed}, and must not be negative", remedy="give 0 or more")

@@ -422,6 +422,9 @@ def test_options_that_do_not_fit_are_usage_errors(double_model):
         {"dims": {"bathc": (1,)}},
         {"input_ranges": {"z": (0, 1)}},
         {"inputs": {"z": np.ones(1, np.float32)}},
+        {"samples": 0},
+        {"samples": -1},
+        {"seed": -1},
     ):
         with pytest.raises(UsageError):
             prove(double_model, Double(), **options)
