@@ -6,4 +6,6 @@ from __future__ import annotations
 NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = ()
 
 #: Pass, a part of the case's text, and why the gradient fails there.
-KINKS: tuple[tuple[str, str, str], ...] = ()
+KINKS: tuple[tuple[str, str, str], ...] = (
+    ("ms_deform_attn", "spatial_shapes=[3, 3]", "its values hold infinities and a NaN"),
+)
