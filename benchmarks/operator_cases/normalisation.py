@@ -26,6 +26,14 @@ def _rms(*shape: int) -> Case:
     return Case(f32(*shape), f32(shape[-1]), normalized_shape=[shape[-1]], eps=1e-6)
 
 
+def _group_norm(x: torch.Tensor, num_groups: int, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.group_norm(x, num_groups, weight, bias)
+
+
+def _group(*shape: int, groups: int = 32) -> Case:
+    return Case(f32(*shape), f32(shape[1]), f32(shape[1]), num_groups=groups)
+
+
 _AFFINE = ("weight", "bias")
 
 ROWS: tuple[Row, ...] = (
@@ -35,4 +43,8 @@ ROWS: tuple[Row, ...] = (
     Row("rms_norm", "Llama 1x16x4096", _rms(1, 16, 4096), _rms_norm, _AFFINE[:1]),
     Row("rms_norm", "T5 8x128x1024", _rms(8, 128, 1024), _rms_norm, _AFFINE[:1]),
     Row("rms_norm", "per head 1x3136x96", _rms(1, 3136, 96), _rms_norm, _AFFINE[:1]),
+    Row("group_norm", "U-Net 1x320x32x32", _group(1, 320, 32, 32), _group_norm, _AFFINE),
+    Row("group_norm", "U-Net 2x640x16x16", _group(2, 640, 16, 16), _group_norm, _AFFINE),
+    Row("group_norm", "one group 1x96x56x56", _group(1, 96, 56, 56, groups=1), _group_norm, _AFFINE),
+    Row("group_norm", "1-D 8x256x64", _group(8, 256, 64), _group_norm, _AFFINE),
 )

@@ -1,7 +1,17 @@
 """OpInfo's entries for the passes of passes/normalisation/; see the package's docstring."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from tests.oracles.run import Result
 from tests.oracles.table import Row, Unrun
+
+
+def _native_group_norm(sample: Any) -> dict[str, Any]:
+    weight, bias, _, _, _, groups, eps = sample.args
+    return {"x": sample.input, "num_groups": groups, "weight": weight, "bias": bias, "eps": eps}
+
 
 ROWS: tuple[Row, ...] = (Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),)
 
