@@ -9,4 +9,6 @@ NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (
 )
 
 #: Pass, a part of the case's text, and why the gradient fails there.
-KINKS: tuple[tuple[str, str, str], ...] = ()
+KINKS: tuple[tuple[str, str, str], ...] = (
+    ("box_decode", "float32[4, 4], float32[4, 4]", "the deltas are NaN and infinite, and so are the boxes"),
+)

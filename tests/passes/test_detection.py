@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from passes.detection.batched_nms import BatchedNms
+from passes.detection.box_decode import BoxDecode
 from passes.detection.nms import Nms
 
 
@@ -44,3 +45,12 @@ def test_batched_nms_is_torchvisions(case: str) -> None:
     )
     assert 0 < len(kept) < len(rows)
     assert found.tolist() == kept.tolist()
+
+
+@pytest.mark.parametrize("case", stored("box_decode"))
+def test_box_decode_is_torchvisions(case: str) -> None:
+    given = stored("box_decode")[case]
+    deltas, anchors, boxes = (torch.from_numpy(given[name]) for name in ("deltas", "anchors", "boxes"))
+    found = BoxDecode().reference(deltas, anchors, given["weights"].tolist())
+    # The same operations in the same order, some of them on wider vectors.
+    torch.testing.assert_close(found, boxes, rtol=1e-6, atol=1e-5)
