@@ -9,19 +9,20 @@ from rewriter.errors import (
     DecompositionError,
     DecompositionFault,
     NeedsRank,
+    RewriteError,
     UnsupportedAtOpset,
     UnsupportedParameter,
 )
 from rewriter.placeholder.binding import Bound, Ref, Site, bind
 from rewriter.placeholder.builder import Builder
 from rewriter.placeholder.value import Value
+from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from onnx import NodeProto, TensorProto
 
     from rewriter.placeholder.contract import Decomposition, Placeholder
     from rewriter.placeholder.registry import Match
-    from rewriter.types import TensorType
 
 
 @dataclass
@@ -89,11 +90,42 @@ def infer_types(
 ) -> list[TensorType | None]:
     """Types of the placeholder's outputs, by its ``infer`` or else by a decomposition."""
     bound = bind_site(placeholder, site, match)
-    recorder = _builder(placeholder, site)
-    declared = placeholder.infer(**_values(recorder, bound))
+    declared = _declared(placeholder, site, _values(_builder(placeholder, site), bound))
     if declared is not None:
-        return list(declared) if isinstance(declared, (list, tuple)) else [declared]
+        return declared
     return expand(placeholder, site, match=match).output_types
+
+
+def _declared(
+    placeholder: Placeholder, site: Site, arguments: dict[str, Any]
+) -> list[TensorType | None] | None:
+    """What the pass's ``infer`` says; None where it says nothing."""
+    try:
+        declared = placeholder.infer(**arguments)
+    except RewriteError as error:
+        error.where = error.where or site.where
+        raise
+    except Exception as error:
+        raise _fault(placeholder, site, "infer()", error) from error
+    if declared is None:
+        return None
+    types = list(declared) if isinstance(declared, (list, tuple)) else [declared]
+    for item in types:
+        if item is not None and not isinstance(item, TensorType):
+            raise DecompositionFault(
+                f"infer() of pass '{placeholder.pass_name()}' returned {type(item).__name__}, not a type",
+                where=site.where,
+                remedy="return x.type, a rewriter.types.TensorType, None, or a list of them",
+            )
+    return types
+
+
+def _fault(placeholder: Placeholder, site: Site, what: str, error: Exception) -> DecompositionFault:
+    return DecompositionFault(
+        f"{what} of pass '{placeholder.pass_name()}' raised {type(error).__name__}: {error}",
+        where=site.where,
+        remedy="this is a fault of the pass; --debug shows the traceback",
+    )
 
 
 def _builder(placeholder: Placeholder, site: Site) -> Builder:
@@ -122,19 +154,23 @@ def _candidates(
     for order, item in enumerate(placeholder.decompositions):
         if not item.serves(site.opset) or (portable and not item.portable) or (force and item.name != force):
             continue
-        if item.requires is not None and not _holds(item.requires, placeholder, site, bound):
+        if item.requires is not None and not _holds(item, "requires", placeholder, site, bound):
             continue
-        if item.when is not None and not force and not _holds(item.when, placeholder, site, bound):
+        if item.when is not None and not force and not _holds(item, "when", placeholder, site, bound):
             continue
         found.append(((0 if item.when is not None else 1, -item.opset, order), item))
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
-def _holds(condition: Any, placeholder: Placeholder, site: Site, bound: Bound) -> bool:
+def _holds(item: Decomposition, which: str, placeholder: Placeholder, site: Site, bound: Bound) -> bool:
     try:
-        return bool(condition(**_values(_builder(placeholder, site), bound)))
+        return bool(getattr(item, which)(**_values(_builder(placeholder, site), bound)))
     except NeedsRank:
         return False
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise _fault(placeholder, site, f"`{which}` of decomposition '{item.name}'", error) from error
 
 
 def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound) -> Expansion:
@@ -157,11 +193,18 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
     for i, needed in enumerate(wanted):
         if needed and (i >= len(results) or results[i] is None):
             raise DecompositionFault(
-                f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' gives {len(results)} "
-                f"outputs, the node uses {sum(wanted)}",
+                f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' gives "
+                f"{sum(result is not None for result in results)} outputs, the node uses {sum(wanted)}",
                 where=site.where,
                 remedy="return one value per name in `outputs`, None only where g.wants() is false",
             )
+    if len(results) > max(len(placeholder.outputs), len(site.node.output)):
+        raise DecompositionFault(
+            f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' gives {len(results)} results, "
+            f"the pass declares {len(placeholder.outputs)}",
+            where=site.where,
+            remedy="name them all in `outputs`",
+        )
     for result in results:
         if result is not None and (not isinstance(result, Value) or result.name not in builder.values):
             raise DecompositionFault(
@@ -171,12 +214,11 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
             )
     values = [result for result in results[: len(site.node.output)] if result is not None]
     types = {v.name: v.type for v in builder.values.values() if v.type is not None and v.name.startswith("%")}
-    declared = placeholder.infer(**_values(builder, bound))
+    known = _declared(placeholder, site, _values(builder, bound))
     output_types = [
         None if r is None else builder.values[r.name].type for r in results[: len(site.node.output)]
     ]
-    if declared is not None:
-        known = list(declared) if isinstance(declared, (list, tuple)) else [declared]
+    if known is not None:
         output_types = [_merged(a, b, placeholder, site) for a, b in zip(output_types, known, strict=False)]
         types |= {
             r.name: t for r, t in zip(results, output_types, strict=False) if r is not None and t is not None
@@ -210,11 +252,7 @@ def _call(
         error.where = error.where or site.where
         raise
     except Exception as error:
-        raise DecompositionFault(
-            f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' raised {type(error).__name__}: {error}",
-            where=site.where,
-            remedy="this is a fault of the pass; --debug shows the traceback",
-        ) from error
+        raise _fault(placeholder, site, f"decomposition '{item.name}'", error) from error
 
 
 def _output_name(placeholder: Placeholder, index: int) -> str:

@@ -131,6 +131,8 @@ def check(
     """
     if len(expected) < len(actual) and any(item is not None for item in actual[len(expected) :]):
         return f"the reference gives {len(expected)} results, the node has {len(actual)}"
+    if len(expected) > len(placeholder.outputs):
+        return f"the reference gives {len(expected)} results, the pass declares {len(placeholder.outputs)}"
     own = placeholder.compare if placeholder.compares else None
     problems = []
     for name, a, b, checked in zip(names, actual, expected, into, strict=False):
@@ -152,7 +154,10 @@ def check(
             if problem is not None:
                 problems.append(f"'{name}' {problem}")
     if own is not None and not problems:
-        problem = own(tuple(actual), tuple(expected))
+        try:
+            problem = own(tuple(actual), tuple(expected))
+        except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
+            problem = f"its compare() raised {type(error).__name__}: {error}"
         if problem is not None:
             problems.append(str(problem))
     return "; ".join(problems) or None

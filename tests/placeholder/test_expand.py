@@ -146,7 +146,8 @@ def with_body(result: Any) -> Placeholder:
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (lambda g, x: None, "gives 1 outputs, the node uses 1"),
+        (lambda g, x: None, "gives 0 outputs, the node uses 1"),
+        (lambda g, x: (x, x), "gives 2 results, the pass declares 1"),
         (lambda g, x: "y", "returned str"),
         (lambda g, x: x.nothing, "raised AttributeError"),
         (lambda g, x: Builder(13).input("x", x.type), None),
@@ -160,6 +161,49 @@ def test_faults_of_a_pass_name_it(body: Any, says: str | None) -> None:
     with pytest.raises(DecompositionFault, match=says) as caught:
         expand(with_body(body), site(13))
     assert "Several" in str(caught.value) or "faulty" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        (lambda x: x.nothing, "infer.* raised AttributeError"),
+        (lambda x: 1 / 0, "infer.* raised ZeroDivisionError"),
+        (lambda x: "float32", "infer.* returned str, not a type"),
+        (lambda x: [x], "infer.* returned Value, not a type"),
+    ],
+)
+def test_a_fault_of_infer_names_the_pass(answer: Any, says: str) -> None:
+    class Faulty(Several):
+        def infer(self, x: Value, fast: bool = False) -> Any:
+            return answer(x)
+
+    for ask in (expand, infer_types):
+        with pytest.raises(DecompositionFault, match=says) as caught:
+            ask(Faulty(), site(13))
+        assert "'faulty'" in str(caught.value)
+
+
+@pytest.mark.parametrize("which", ["when", "requires"])
+def test_a_fault_of_a_condition_names_the_decomposition(which: str) -> None:
+    class Faulty(Placeholder):
+        """A pass whose condition fails."""
+
+        matches = ("Several",)
+
+        def reference(self, x: Any) -> Any:
+            return x
+
+        def cases(self) -> Iterator[Case]:
+            yield Case(f32(2))
+
+        @decomposition(**{which: lambda x: x.shape["n"] > 1}, reason="never")
+        def chosen(self, g: Builder, x: Value) -> Any:
+            return x
+
+    with pytest.raises(
+        DecompositionFault, match=f"`{which}` of decomposition 'chosen' .*'faulty'.*TypeError"
+    ):
+        expand(Faulty(), site(13))
 
 
 def test_opsets_that_nothing_serves() -> None:

@@ -235,6 +235,30 @@ def test_a_pass_may_judge_by_itself():
     with pytest.raises(MismatchError, match="three boxes"):
         prove(source, strict)
 
+    class Fails(Judged):
+        def compare(self, actual, expected):
+            return actual[0].nothing
+
+    with pytest.raises(MismatchError, match=r"compare\(\) raised AttributeError"):
+        prove(source, Fails())
+
+
+def test_a_reference_with_more_results_than_the_pass_declares():
+    class Two(Double):
+        name = "double"
+
+        def reference(self, x):
+            return x + x, x
+
+    source = model(
+        example("Double", ["x"], ["y"]),
+        inputs={"x": (FLOAT, ["n"])},
+        outputs={"y": (FLOAT, ["n"])},
+        domains=["com.example"],
+    )
+    with pytest.raises(MismatchError, match="gives 2 results, the pass declares 1"):
+        prove(source, Two())
+
 
 def test_a_function_that_nothing_calls_does_not_stop_the_run():
     function = helper.make_function(
