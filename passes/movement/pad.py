@@ -47,7 +47,7 @@ class Pad(Placeholder):
     @decomposition(
         opset=19,
         portable=False,
-        requires=lambda pad, mode, **_: isinstance(pad, tuple) and mode == "circular",
+        requires=lambda x, pad, mode, **_: mode == "circular" and _can_wrap(x, pad),
     )
     def wrap(
         self, g: Builder, x: Value, pad: Ints | Value, mode: str = "constant", value: float | None = None
@@ -93,8 +93,8 @@ class CircularPad(Placeholder):
     def infer(self, x: Value, pad: Ints | Value) -> Any:
         return _padded_type(x, pad)
 
-    # Half the time of the copies, and serial (measured: benchmarks/operators.py).
-    @decomposition(opset=19, portable=False, requires=lambda pad, **_: isinstance(pad, tuple))
+    # Half the time of the copies (measured: benchmarks/operators.py).
+    @decomposition(opset=19, portable=False, requires=lambda x, pad: _can_wrap(x, pad))
     def wrap(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
         return _by_operator(g, x, pad, "circular")
 
@@ -118,6 +118,7 @@ class CircularPad(Placeholder):
         yield Case(f32(1, 2, 4, 5), pad=[2, -2, -1, -1])
         yield Case(f32(1, 1, 1), pad=[1, 1])
         yield Case(f32(1, 1, 3), pad=[0, 0])
+        yield Case(f32(0, 2, 3), pad=[1, 1])
         yield Case(
             f32(1, 4, value=(float("inf"), float("nan"), -0.0, float("-inf"))),
             pad=[1, 2],
@@ -196,6 +197,11 @@ class ReplicationPad(Placeholder):
         yield from _edge_cases()
         yield Case(f32(1, 2, 3), pad=[7, 9])
         yield Case(f32(1, 1, 1), pad=[2, 3])
+
+
+def _can_wrap(x: Value, pad: Ints | Value) -> bool:
+    """onnxruntime's Pad knows no mode wrap where the tensor turns out to be empty."""
+    return isinstance(pad, tuple) and x.is_static and 0 not in x.shape
 
 
 def _edge_cases() -> Iterator[Case]:
