@@ -47,8 +47,8 @@ def _levels(
     sizes = [h * w for h, w in shapes]
     return Case(
         f32(batch, sum(sizes), heads, size),
-        spatial_shapes=np.asarray(shapes, np.int64),
-        level_start_index=np.asarray([sum(sizes[:i]) for i in range(len(sizes))], np.int64),
+        spatial_shapes=[size for shape in shapes for size in shape],
+        level_start_index=[sum(sizes[:i]) for i in range(len(sizes))],
         sampling_locations=f32(
             batch, queries, heads, len(shapes), 4, 2, draw=lambda rng, s: rng.uniform(-0.05, 1.05, s)
         ),
@@ -65,6 +65,12 @@ ROWS: tuple[Row, ...] = (
         "scaled_dot_product_attention",
         "causal 1x8x256x64",
         Case(*_heads(1, 8, 256, 64), is_causal=True),
+        _sdpa,
+    ),
+    Row(
+        "scaled_dot_product_attention",
+        "causal 1x4x1024x64",
+        Case(*_heads(1, 4, 1024, 64), is_causal=True),
         _sdpa,
     ),
     Row(

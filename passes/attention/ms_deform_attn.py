@@ -203,8 +203,9 @@ class _Layout:
         locations: Value,
     ) -> _Layout:
         like = widened(g, locations)
-        shapes = spatial_shapes if isinstance(spatial_shapes, Value) else np.reshape(spatial_shapes, (-1, 2))
-        starts = level_start_index
+        shapes, starts = _known(spatial_shapes), _known(level_start_index)
+        if not isinstance(shapes, Value):
+            shapes = np.reshape(shapes, (-1, 2))
         heads, points = g.dim(value, 2), locations.size(4)
         if not isinstance(shapes, Value) and not isinstance(starts, Value):
             _check(g, value, shapes, np.reshape(starts, -1), locations.size(3))
@@ -350,6 +351,11 @@ class _Layout:
         if y.constant is not None and y.constant.size == 1 and y.constant.item() == 1:
             return x
         return x * y
+
+
+def _known(x: Array | Value) -> Array | Value:
+    """The numbers where they are constant, however they are given."""
+    return x.constant if isinstance(x, Value) and x.constant is not None else x
 
 
 def _check(g: Builder, value: Value, shapes: Array, starts: Array, levels: int | None) -> None:
