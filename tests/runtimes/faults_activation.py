@@ -16,4 +16,43 @@ FAULTS: tuple[Fault, ...] = (
         cases="Case(float32[2, 3, 8], float32[1])",
         sizes="static",
     ),
+    *(
+        Fault(
+            runtime,
+            name,
+            Result.WRONG,
+            "Max and Min of NaN and a number are the number",
+            cases="Case(float32[3])",
+        )
+        for runtime in ("openvino", "tract")
+        for name in ("elu", "celu", "selu")
+    ),
+    *(
+        Fault(
+            runtime, "hardsigmoid", Result.WRONG, "HardSigmoid of NaN is a number", cases="Case(float32[3])"
+        )
+        for runtime in ("openvino", "tract")
+    ),
+    Fault("openvino", "logsigmoid", Result.WRONG, "Exp of NaN is a number", cases="Case(float32[3])"),
+    Fault(
+        "tract",
+        "gelu",
+        Result.WRONG,
+        "Tanh of -inf is above -1",
+        cases="Case(float32[1], approximate='tanh')",
+    ),
+    Fault(
+        "tract",
+        "swiglu",
+        Result.WRONG,
+        "Sigmoid of inf is below 1, of NaN a number",
+        cases="Case(float32[4])",
+    ),
+    Fault(
+        "openvino",
+        "piecewise",
+        Result.WRONG,
+        "IsNaN is false everywhere: its kernels are built for finite numbers",
+        cases="Case(float32[5]",
+    ),
 )
