@@ -34,6 +34,10 @@ def _group(*shape: int, groups: int = 32) -> Case:
     return Case(f32(*shape), f32(shape[1]), f32(shape[1]), num_groups=groups)
 
 
+def _instance_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.instance_norm(x, weight=weight, bias=bias)
+
+
 _AFFINE = ("weight", "bias")
 
 ROWS: tuple[Row, ...] = (
@@ -47,4 +51,18 @@ ROWS: tuple[Row, ...] = (
     Row("group_norm", "U-Net 2x640x16x16", _group(2, 640, 16, 16), _group_norm, _AFFINE),
     Row("group_norm", "one group 1x96x56x56", _group(1, 96, 56, 56, groups=1), _group_norm, _AFFINE),
     Row("group_norm", "1-D 8x256x64", _group(8, 256, 64), _group_norm, _AFFINE),
+    Row(
+        "instance_norm",
+        "style 1x64x64x64",
+        Case(f32(1, 64, 64, 64), f32(64), f32(64)),
+        _instance_norm,
+        _AFFINE,
+    ),
+    Row(
+        "instance_norm",
+        "U-Net 2x128x32x32",
+        Case(f32(2, 128, 32, 32), f32(128), f32(128)),
+        _instance_norm,
+        _AFFINE,
+    ),
 )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from passes.normalisation._channels import are_instances, by_instances, by_reductions, moments, scale_channels
 from passes.normalisation._precision import statistics_dtype, wide
 from rewriter.errors import UnsupportedParameter
@@ -91,13 +93,17 @@ class GroupNorm(Placeholder):
         eps: float = 1e-5,
         cudnn_enabled: bool = True,
     ) -> Any:
-        return _group_norm(g, x, num_groups, weight, bias, eps, by_reductions)
+        return _group_norm(
+            g, x, num_groups, weight, bias, eps, lambda g, rows, eps: by_reductions(g, rows, eps, [2])
+        )
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(2, 6, 4), f32(6), f32(6), num_groups=3)
         yield Case(f32(1, 4, 3, 2), f32(4), None, num_groups=1, eps=0.5)
         yield Case(f32(2, 4, 1, 2, 3), None, f32(4), num_groups=4)
         yield Case(f32(3, 4), num_groups=2)
+        known = np.array((1.0, -2.0, 0.5, 0.25), np.float32)
+        yield Case(f32(2, 4, 3), num_groups=2, weight=known, bias=-known, dtypes=("float32",))
         yield Case(f32(0, 4, 3), f32(4), f32(4), num_groups=2)
         yield Case(
             f32(2, 4, 0),
@@ -174,7 +180,7 @@ def _group_norm(
     result = g.cast(result, x)
     if not g.wants("mean") and not g.wants("rstd"):
         return result, None, None
-    mean, variance, _ = moments(g, rows)
+    mean, variance, _ = moments(g, rows, [2])
     # PyTorch's mean of a group that holds an infinity is NaN, as its variance is.
     mean = g.cast(g.squeeze(mean + (variance - variance), [2]), dtype)
     return result, mean, g.cast(g.squeeze(g.reciprocal(g.sqrt(variance + eps)), [2]), dtype)

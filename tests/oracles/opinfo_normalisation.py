@@ -13,6 +13,12 @@ def _native_group_norm(sample: Any) -> dict[str, Any]:
     return {"x": sample.input, "num_groups": groups, "weight": weight, "bias": bias, "eps": eps}
 
 
+def _instance_norm(sample: Any) -> dict[str, Any]:
+    given = dict(sample.kwargs)
+    given["bias"], given["weight"] = given.pop("bias", None), given.pop("weight", None)
+    return {"x": sample.input, **given}
+
+
 ROWS: tuple[Row, ...] = (Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),)
 
 UNRUN: tuple[Unrun, ...] = (
