@@ -236,10 +236,20 @@ def _check_report(report: Path | None, *others: Path | None) -> None:
 
     Destination(report)
     for other in others:
-        if other is not None and report.absolute() == other.absolute():
+        if other is not None and os.path.realpath(report) == os.path.realpath(other):
             raise UsageError(
                 f"--report would overwrite '{other}'", remedy="give the report a file of its own"
             )
+    if report.is_file() and report.stat().st_size and not _is_json(report):
+        raise UsageError(
+            f"--report would overwrite '{report}', which is no report",
+            remedy="give the report a file of its own",
+        )
+
+
+def _is_json(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(64).lstrip().startswith(b"{")
 
 
 def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None]:

@@ -103,7 +103,13 @@ class Inputs:
             shape = self.sizes.shape(name, kind, sizes)
             if shape is None:
                 return None
-            feeds[name] = self._values(name, kind.dtype, shape, sizes, index)
+            try:
+                feeds[name] = self._values(name, kind.dtype, shape, sizes, index)
+            except (MemoryError, OverflowError, ValueError) as error:  # numpy's, by how much too large it is
+                raise CannotVerifyError(
+                    f"input '{name}' of shape {list(shape)} cannot be drawn: {error}",
+                    remedy="ask for smaller sizes (--dim), or pass --no-verify",
+                ) from error
         if attempt % 3:
             for name in self._of_unknown_meaning():
                 if name not in (self.given or {}):

@@ -274,6 +274,14 @@ def test_every_size_asked_for_is_drawn():
     assert [found.draw(i).sizes["batch"] for i in range(3)] == [1, 3, 8]
 
 
+@pytest.mark.parametrize("size", [10**13, 10**18, 10**30])
+def test_sizes_that_no_memory_holds(size):
+    source = model(inputs={"x": (FLOAT, ["batch", 64])}, outputs={})
+    with pytest.raises(CannotVerifyError, match=r"'x' of shape .* cannot be drawn") as caught:
+        inputs(source, dims={"batch": (size,)}).draw(0)
+    assert "--dim" in caught.value.remedy
+
+
 def test_an_initializer_that_is_an_input_is_not_drawn():
     source = model(
         inputs={"x": (FLOAT, [2]), "w": (FLOAT, [2])}, outputs={}, tensors={"w": np.zeros(2, np.float32)}
