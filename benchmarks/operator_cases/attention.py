@@ -17,6 +17,20 @@ def _heads(batch: int, heads: int, length: int, size: int) -> tuple[Any, Any, An
     return (f32(batch, heads, length, size),) * 3
 
 
+def _rotary(
+    x: torch.Tensor, cos_cache: torch.Tensor, sin_cache: torch.Tensor, interleaved: bool = False
+) -> torch.Tensor:
+    """As transformers has it in modeling_llama and, interleaved, in modeling_gptj."""
+    if interleaved:
+        cos, sin = (t.repeat_interleave(2, -1)[:, None] for t in (cos_cache, sin_cache))
+        other = torch.stack((-x[..., 1::2], x[..., ::2]), -1).flatten(-2)
+    else:
+        cos, sin = (torch.cat((t, t), -1)[:, None] for t in (cos_cache, sin_cache))
+        half = x.shape[-1] // 2
+        other = torch.cat((-x[..., half:], x[..., :half]), -1)
+    return x * cos + other * sin
+
+
 def _deform(
     value: torch.Tensor,
     sampling_locations: torch.Tensor,
@@ -98,4 +112,22 @@ ROWS: tuple[Row, ...] = (
         _deform,
     ),
     Row("ms_deform_attn", "2 of 16x16", _levels([(16, 16)], queries=100, batch=2, heads=4, size=16), _deform),
+    Row(
+        "rotary_embedding",
+        "1x8x256x64",
+        Case(f32(1, 8, 256, 64), f32(1, 256, 32), f32(1, 256, 32)),
+        _rotary,
+    ),
+    Row(
+        "rotary_embedding",
+        "one position, 1x32x1x128",
+        Case(f32(1, 32, 1, 128), f32(1, 1, 64), f32(1, 1, 64)),
+        _rotary,
+    ),
+    Row(
+        "rotary_embedding",
+        "interleaved 1x8x256x64",
+        Case(f32(1, 8, 256, 64), f32(1, 256, 32), f32(1, 256, 32), interleaved=True),
+        _rotary,
+    ),
 )

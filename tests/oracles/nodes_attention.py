@@ -2,6 +2,15 @@
 
 from tests.oracles.table import NodeRow, Unrun
 
-ROWS: tuple[NodeRow, ...] = ()
+ROWS: tuple[NodeRow, ...] = (
+    NodeRow(
+        "rotary_embedding",
+        "RotaryEmbedding",
+        lambda attributes, inputs: {
+            **dict(zip(("x", "cos_cache", "sin_cache", "position_ids"), inputs, strict=False)),
+            **{k: bool(v) if k == "interleaved" else v for k, v in attributes.items()},
+        },
+    ),
+)
 
 UNRUN: tuple[Unrun, ...] = ()
