@@ -47,6 +47,13 @@ def carried(g: Builder, x: Value, lacking: Collection[int], move: Callable[[Valu
     return g.cast(move(g.cast(x, _CARRIERS[x.dtype])), x.dtype)
 
 
+def filled(g: Builder, x: Value, outside: Value, value: float) -> Value:
+    """``x``, and ``value`` where ``outside`` says so; it broadcasts."""
+    if x.dtype == TensorProto.BOOL:
+        return g.or_(x, outside) if value else g.and_(x, g.not_(outside))
+    return carried(g, x, NO_WHERE, lambda data: g.where_(outside, value, data))
+
+
 def axis_of(g: Builder, dim: int, rank: int, name: str = "dim") -> int:
     """``dim`` counted from the front; UnsupportedParameter where the tensor has no such axis."""
     if not -rank <= dim < rank:

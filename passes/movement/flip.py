@@ -137,9 +137,9 @@ def _run_of(x: Value, dims: Sequence[int]) -> tuple[int, int] | None:
     axes = [d % x.rank for d in dims]
     first, last = min(axes), max(axes)
     run = known(x.shape[first : last + 1])
-    if run is None or 0 in run or math.prod(run) > _MOST_ROWS:
+    if run is None or 0 in x.shape or math.prod(run) > _MOST_ROWS:
         return None
-    if first != last and (known(x.shape[last + 1 :]) is None or 0 in x.shape):
+    if first != last and known(x.shape[last + 1 :]) is None:
         return None
     return first, last
 
@@ -164,7 +164,9 @@ def _by_gather(g: Builder, x: Value, axes: list[int]) -> Value:
 
 
 def _by_slice(g: Builder, x: Value, axes: list[int]) -> Value:
-    if not axes or not x.rank:
+    # Runtimes disagree about the reversed Slice of an empty axis.
+    axes = [axis for axis in axes if x.rank and x.size(axis) not in (0, 1)]
+    if not axes:
         return x
     starts = [-1] * len(axes)
     return g.retyped(g.slice(x, starts, [_BEFORE_FIRST] * len(axes), axes, [-1] * len(axes)), x.shape)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from passes.movement._data import EXACT, MOVED, NO_PAD, as_value, carried
+from passes.movement._data import EXACT, MOVED, NO_PAD, as_value, carried, filled
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: PyTorch's modes and ONNX's.
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+_KNOWN_MODES = "it is constant, reflect, replicate or circular"
 _END = np.iinfo(np.int64).max
 
 
@@ -54,11 +55,21 @@ class Pad(Placeholder):
     ) -> Value:
         return _by_operator(g, x, pad, mode, value)
 
-    @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))
+    # Some runtimes must know the pads of Pad.
+    @decomposition(
+        portable=False,
+        requires=lambda pad, mode, **_: not isinstance(pad, tuple) and mode == "constant",
+    )
     def computed(
         self, g: Builder, x: Value, pad: Ints | Value, mode: str = "constant", value: float | None = None
     ) -> Value:
-        return _by_computed_pads(g, x, pad, mode, value)
+        return _by_computed_pads(g, x, pad, value)
+
+    @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))
+    def gather(
+        self, g: Builder, x: Value, pad: Ints | Value, mode: str = "constant", value: float | None = None
+    ) -> Value:
+        return _by_gather(g, x, pad, mode, value)
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(2, 3, 4, 5), pad=[1, 2, 3, 0])
@@ -103,8 +114,8 @@ class CircularPad(Placeholder):
         return _circular_by_copies(g, x, pad)
 
     @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))
-    def computed(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
-        return _by_computed_pads(g, x, pad, "circular")
+    def gather(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
+        return _by_gather(g, x, pad, "circular")
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(1, 2, 4, 5), pad=[1, 2, 3, 0])
@@ -155,8 +166,8 @@ class ReflectionPad(Placeholder):
         return _by_operator(g, x, pad, "reflect")
 
     @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))
-    def computed(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
-        return _by_computed_pads(g, x, pad, "reflect")
+    def gather(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
+        return _by_gather(g, x, pad, "reflect")
 
     def cases(self) -> Iterator[Case]:
         yield from _edge_cases()
@@ -190,8 +201,8 @@ class ReplicationPad(Placeholder):
         return _by_operator(g, x, pad, "replicate")
 
     @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))
-    def computed(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
-        return _by_computed_pads(g, x, pad, "replicate")
+    def gather(self, g: Builder, x: Value, pad: Ints | Value) -> Value:
+        return _by_gather(g, x, pad, "replicate")
 
     def cases(self) -> Iterator[Case]:
         yield from _edge_cases()
@@ -248,9 +259,7 @@ def _in_rank(x: Any, pad: list[int], mode: str) -> Any:
 def _ends(g: Builder, x: Value, pad: Ints, mode: str) -> tuple[list[int], list[int]]:
     """Pads before and after each axis, checked as PyTorch does."""
     if mode not in _MODES:
-        raise UnsupportedParameter(
-            f"mode is '{mode}'", where=g.where, remedy="it is constant, reflect, replicate or circular"
-        )
+        raise UnsupportedParameter(f"mode is '{mode}'", where=g.where, remedy=_KNOWN_MODES)
     if len(pad) % 2 or len(pad) > 2 * x.rank:
         raise UnsupportedParameter(
             f"{len(pad)} pads are given for a tensor of rank {x.rank}",
@@ -320,11 +329,8 @@ def _circular_by_copies(g: Builder, x: Value, pad: Any) -> Value:
     return x
 
 
-def _by_computed_pads(g: Builder, x: Value, pad: Any, mode: str, value: float | None = None) -> Value:
-    if mode not in _MODES:
-        raise UnsupportedParameter(
-            f"mode is '{mode}'", where=g.where, remedy="it is constant, reflect, replicate or circular"
-        )
+def _computed_ends(g: Builder, x: Value, pad: Any) -> tuple[Value, int]:
+    """The pads as they are given, as int64, and how many they are; all that there can be where that is not known."""
     count = pad.size(0) if pad.has_rank and pad.rank == 1 else None
     if count is not None and (count % 2 or count > 2 * x.rank):
         raise UnsupportedParameter(
@@ -334,15 +340,14 @@ def _by_computed_pads(g: Builder, x: Value, pad: Any, mode: str, value: float | 
         )
     pad = g.cast(pad, TensorProto.INT64)
     if count is None:
-        # As many as there could be, the axes in front padded by nothing.
+        # The axes in front are padded by nothing.
         count = 2 * x.rank
         pad = g.slice(g.concat([pad, g.ints([0] * count)], axis=0), [0], [count], [0])
-    if mode != "constant":
-        for i in range(count // 2):
-            ends = [g.gather(pad, [2 * i + side], axis=0) for side in (0, 1)]
-            axis = x.rank - 1 - i
-            x = g.gather(x, _sources(g, as_value(g, g.dim(x, axis)), ends[0], ends[1], mode), axis)
-        return x
+    return pad, count
+
+
+def _by_computed_pads(g: Builder, x: Value, pad: Any, value: float | None) -> Value:
+    pad, count = _computed_ends(g, x, pad)
     # (last, …, first) × (before, after) as ONNX wants it: all befores, then all afters, the first axis first.
     order = [2 * i + side for side in (0, 1) for i in reversed(range(count // 2))]
     leading = g.ints([0] * (x.rank - count // 2))
@@ -358,21 +363,35 @@ def _by_computed_pads(g: Builder, x: Value, pad: Any, mode: str, value: float | 
     return carried(g, x, lacking, made)
 
 
-def _sources(g: Builder, size: Value, before: Value, after: Value, mode: str) -> Value:
-    """Where each element of a padded axis comes from."""
-    first = g.ints([0])
+def _by_gather(g: Builder, x: Value, pad: Any, mode: str, value: float | None = None) -> Value:
+    if mode not in _MODES:
+        raise UnsupportedParameter(f"mode is '{mode}'", where=g.where, remedy=_KNOWN_MODES)
+    pad, count = _computed_ends(g, x, pad)
+    for i in range(count // 2):
+        axis = x.rank - 1 - i
+        before, after = (g.gather(pad, [2 * i + side], axis=0) for side in (0, 1))
+        source, outside = _sources(g, as_value(g, g.dim(x, axis)), before, after, mode)
+        x = g.gather(x, source, axis)
+        if outside is not None:
+            x = filled(g, x, g.unsqueeze(outside, list(range(1, x.rank - axis))), value or 0.0)
+    return x
+
+
+def _sources(g: Builder, size: Value, before: Value, after: Value, mode: str) -> tuple[Value, Value | None]:
+    """Where each element of a padded axis comes from, and which come from nowhere."""
+    steps = g.range(0, g.squeeze(size + before + after, [0]))
     if mode == "circular":
-        cropped_before = g.where_(g.less(before, 0), -before, 0)
-        kept = size - cropped_before + g.where_(g.less(after, 0), after, 0)
-        added = before + cropped_before
-        steps = g.range(0, g.squeeze(size + before + after, [0]))
-        return g.mod(steps - added, kept) + cropped_before
-    position = g.range(0, g.squeeze(size + before + after, [0])) - before
-    last = size - 1
+        # What is cropped is not repeated.
+        cropped = g.where_(g.less(before, 0), -before, 0)
+        kept = size - cropped + g.where_(g.less(after, 0), after, 0)
+        # One turn more: runtimes disagree about the remainder of a negative number.
+        return g.mod(steps - (before + cropped) + kept, kept) + cropped, None
+    position, last = steps - before, size - 1
     if mode == "reflect":
-        return last - g.abs(last - g.abs(position))
-    position = g.where_(g.less(position, 0), first, position)
-    return g.where_(g.greater(position, last), last, position)
+        return last - g.abs(last - g.abs(position)), None
+    below, above = g.less(position, 0), g.greater(position, last)
+    inside = g.where_(below, g.ints([0]), g.where_(above, last, position))
+    return inside, g.or_(below, above) if mode == "constant" else None
 
 
 def _padded_type(x: Value, pad: Any) -> Any:

@@ -74,11 +74,13 @@ class RepeatInterleave(Placeholder):
         if dim is None or x.rank == 0:
             x = g.flatten(x) if x.has_rank and x.rank == 1 else _flat(g, x)
         size = g.dim(x, axis)
-        indices = (
-            _known_rows(g, size, repeats)
-            if isinstance(repeats, tuple)
-            else _computed_rows(g, size, repeats, output_size)
-        )
+        if isinstance(repeats, tuple):
+            indices = _known_rows(g, size, repeats)
+            if indices.size(0) == 0:
+                # Not every runtime has a Gather of nothing.
+                return _typed(g, g.slice(x, [0], [0], [axis]), x, axis)
+        else:
+            indices = _computed_rows(g, size, repeats, output_size)
         return _typed(g, g.gather(x, indices, axis), x, axis)
 
     def cases(self) -> Iterator[Case]:

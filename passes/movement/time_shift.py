@@ -24,10 +24,10 @@ from passes.movement._data import (
     LONG_ROW_BYTES,
     MOVED,
     NO_PAD,
-    NO_WHERE,
     as_value,
     axis_of,
     carried,
+    filled,
     row_bytes,
 )
 from rewriter.errors import UnsupportedParameter
@@ -78,10 +78,7 @@ class TimeShift(Placeholder):
         below, above = g.less(source, 0), g.greater(source, last)
         inside = g.where_(below, g.ints([0]), g.where_(above, last, source))
         outside = g.unsqueeze(g.or_(below, above), list(range(1, x.rank - axis)))
-        moved = g.gather(x, inside, axis)
-        if x.dtype == TensorProto.BOOL:
-            return g.or_(moved, outside) if value else g.and_(moved, g.not_(outside))
-        return carried(g, moved, NO_WHERE, lambda data: g.where_(outside, value, data))
+        return filled(g, g.gather(x, inside, axis), outside, value)
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(2, 3, 4), shift=1)

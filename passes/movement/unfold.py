@@ -229,7 +229,7 @@ def _blocks_meet(x: Value, kernel: Ints, dilation: Ints, padding: Ints, stride: 
         x.rank in (3, 4)
         and x.dtype in KERNELS
         and known(x.shape[-3:]) is not None
-        and (x.rank == 3 or 0 not in x.shape)
+        and 0 not in x.shape
         and len(set(kernel)) == 1
         and set(stride) == set(kernel)
         and (set(dilation) == {1} or set(kernel) == {1})
