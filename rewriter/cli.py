@@ -64,6 +64,11 @@ _INTERRUPTED, _TERMINATED = 130, 143
 @click.option(
     "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
 )
+@click.option(
+    "--as-function",
+    is_flag=True,
+    help="Let each placeholder stay, as a call to a model-local function that holds its decomposition.",
+)
 @click.option("--no-simplify", is_flag=True, help="Change nothing but the placeholders.")
 @click.option(
     "--simplify-timeout",
@@ -208,6 +213,7 @@ def _rewrite(options: dict[str, Any]) -> int:
                 library=merged(options["library"], "--library"),
                 strict=options["strict"],
                 portable=options["portable"],
+                as_function=options["as_function"],
                 simplify=not options["no_simplify"],
                 strip_debug=options["strip_debug"],
                 verify=not options["no_verify"],

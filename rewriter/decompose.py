@@ -28,6 +28,7 @@ from rewriter.graph.opsets import (
     require_opset,
     used_domains,
 )
+from rewriter.graph.outline import Outliner, whole
 from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey
@@ -37,6 +38,8 @@ from rewriter.types import TensorType
 if TYPE_CHECKING:
     from rewriter.errors import Where
     from rewriter.graph.frames import Frame
+    from rewriter.graph.splice import Replacement
+    from rewriter.placeholder.binding import Site
     from rewriter.placeholder.registry import Selection
     from rewriter.storage import ModelFile
 
@@ -63,6 +66,8 @@ class Decomposed:
     invented_dims: list[InventedDim] = field(default_factory=list)
     #: Domains that are imported no more.
     dropped_opsets: list[str] = field(default_factory=list)
+    #: The IR version that the model had, where functions needed a newer one.
+    ir_version_before: int | None = None
     #: Whether the model differs from what it was.
     changed: bool = False
     #: Its inputs and outputs, without the names that the exporter made up.
@@ -70,9 +75,14 @@ class Decomposed:
 
 
 def decompose(
-    file: ModelFile, selection: Selection, keep: Keep | None = None, *, portable: bool = False
+    file: ModelFile,
+    selection: Selection,
+    keep: Keep | None = None,
+    *,
+    portable: bool = False,
+    as_function: bool = False,
 ) -> Decomposed:
-    """Replace all placeholders of ``file.model`` in place.
+    """Replace all placeholders of ``file.model`` in place; ``as_function`` by calls to functions of their own names.
 
     With nothing to replace the model is not touched.  Raises OpsetError, LeftoverPlaceholderError, and whatever stops a
     pass; the model is then half done, and must not be used.
@@ -86,7 +96,7 @@ def decompose(
     _take_stock(result, found, selection, keep or Keep())
     if found.is_empty:
         return result
-    return _Run(file, found, selection, keep or Keep(), portable, result).run()
+    return _Run(file, found, selection, keep or Keep(), portable, as_function, result).run()
 
 
 class _Run:
@@ -99,6 +109,7 @@ class _Run:
         selection: Selection,
         keep: Keep,
         portable: bool,
+        as_function: bool,
         result: Decomposed,
     ) -> None:
         self.file = file
@@ -115,6 +126,7 @@ class _Run:
         #: Specialisations of each function by what they became, in order.
         self._copies: dict[FunctionKey, dict[bytes, FunctionProto]] = {}
         self._function_names = {(domain, name) for domain, name, _ in self.functions}
+        self.outliner = Outliner(self.functions) if as_function else None
 
     def run(self) -> Decomposed:
         scopes = [scope for root in self.survey.roots for scope in root.scope.walk()]
@@ -128,6 +140,7 @@ class _Run:
         self.result.regions += self._rewrite(frames, frames.main, names, ScopeRef())
         self._rewrite_unused(frames)
         self._place_functions()
+        self._place_outlined()
         self._drop_imports()
         self.result.changed = True
         self.result.interface.check(self.model)
@@ -171,7 +184,7 @@ class _Run:
                 self.result.warnings.append(
                     f"{site.where}: its device configuration does not fit what replaces it"
                 )
-            replacement, made = expand_fully(here, site, frames.site(frame, site))
+            replacement, made = self._expand(here, site, frames.site(frame, site))
             error = frame.errors.get(site)
             if (
                 error is not None
@@ -186,6 +199,15 @@ class _Run:
         for scope, changes in edits.items():
             apply(scope.graph, changes, as_nodes=as_nodes, symbols=frames.symbols)
         return regions
+
+    def _expand(self, here: Surroundings, found: Found, site: Site) -> tuple[Replacement, list[Region]]:
+        if self.outliner is None:
+            return expand_fully(here, found, site)
+        complete = whole(site, here.names)
+        replacement, regions = expand_fully(here, found, complete)
+        outlined = self.outliner.outline(here, complete, site.node, replacement, regions)
+        # Decomposed in place, it need not give what nobody reads.
+        return expand_fully(here, found, site) if outlined is None else outlined
 
     def _redirect(self, frames: Frames, frame: Frame, call: Call) -> list[Region]:
         """Let ``call`` call the specialisation that it needs; the regions that this made."""
@@ -269,6 +291,15 @@ class _Run:
         del self.model.functions[:]
         for data in raw:
             self.model.functions.add().MergeFromString(data)
+
+    def _place_outlined(self) -> None:
+        """Add the functions that placeholders became, and raise the IR version to one that has such functions."""
+        if self.outliner is None or not self.outliner.functions:
+            return
+        self.model.functions.extend(self.outliner.functions)
+        if self.model.ir_version < self.outliner.ir_version:
+            self.result.ir_version_before = self.model.ir_version
+            self.model.ir_version = self.outliner.ir_version
 
     # --- declarations ---------------------------------------------------------------------------------------
 

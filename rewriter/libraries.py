@@ -45,7 +45,7 @@ class Libraries:
             return replace(
                 operator, library=self.paths[operator.domain].name, sha256=self.checksums[operator.domain]
             )
-        for entry in earlier.kept if earlier else ():
+        for entry in [*earlier.kept, *earlier.runtime_operators] if earlier else ():
             library = entry.get("library")
             if (entry["domain"], entry["name"]) == (operator.domain, operator.name) and isinstance(
                 library, dict

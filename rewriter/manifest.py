@@ -59,8 +59,16 @@ class Manifest:
         return list(self.data.get("kept", []))
 
     @property
+    def runtime_operators(self) -> list[dict[str, Any]]:
+        return list(self.data.get("runtime_operators", []))
+
+    @property
     def replaced(self) -> list[dict[str, Any]]:
         return list(self.data.get("replaced", []))
+
+    @property
+    def functions(self) -> list[dict[str, Any]]:
+        return list(self.data.get("functions", []))
 
     def with_verification(self, verification: Mapping[str, Any]) -> Manifest:
         return Manifest(self.data | {"verification": dict(verification)})
@@ -85,22 +93,28 @@ def build(
 
     ``earlier`` is the valid manifest that the model came with: what an earlier run replaced stays on record.
     """
+    gone = [item for item in replaced if item.function is None]
+    functions = _merged(
+        [item for item in replaced if item.function is not None], earlier.functions if earlier else []
+    )
     return Manifest(
         {
             "format": FORMAT,
             "tool": {"name": "onnx-rewrite", "version": VERSION},
-            "replaced": _merged(replaced, earlier.replaced if earlier else []),
+            "replaced": _merged(gone, earlier.replaced if earlier else []),
             "kept": [
                 {
                     "domain": d.domain,
                     "name": d.name,
                     "version": d.version,
-                    "library": None if d.library is None else {"file": d.library, "sha256": d.sha256},
+                    "library": _library(d),
                 }
                 for d in kept
             ],
             "runtime_operators": [
-                {"domain": d.domain, "name": d.name, "version": d.version} for d in runtime_operators
+                {"domain": d.domain, "name": d.name, "version": d.version}
+                | ({} if d.library is None else {"library": _library(d)})
+                for d in runtime_operators
             ],
             "opset_imports": {opset.domain: opset.version for opset in model.opset_import},
             "ir_version": model.ir_version,
@@ -108,6 +122,7 @@ def build(
             "digest": digest(model, payloads),
             "verification": dict(REFUSED),
         }
+        | ({"functions": functions} if functions else {})
     )
 
 
@@ -140,6 +155,8 @@ def _understood(data: Any) -> bool:
         and isinstance(data.get("verification"), dict)
         and _entries(data.get("kept"), "domain", "name")
         and _entries(data.get("replaced"), "operator", "pass", "decomposition")
+        and _entries(data.get("functions", []), "operator", "pass", "decomposition")
+        and _entries(data.get("runtime_operators", []), "domain", "name")
     )
 
 
@@ -147,6 +164,10 @@ def _entries(entries: Any, *keys: str) -> bool:
     return isinstance(entries, list) and all(
         isinstance(entry, dict) and all(isinstance(entry.get(key), str) for key in keys) for entry in entries
     )
+
+
+def _library(operator: Declared) -> dict[str, str | None] | None:
+    return None if operator.library is None else {"file": operator.library, "sha256": operator.sha256}
 
 
 def _merged(replaced: Sequence[Replaced], earlier: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
 from rewriter.placeholder.registry import Selection
 from rewriter.progress import Progress, Quiet
-from rewriter.report import Failure, Replaced, Report, Simplified, Written
+from rewriter.report import Failure, Replaced, Report, Simplified, Written, limits_of_functions
 from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
@@ -48,6 +48,7 @@ def rewrite(
     library: Mapping[str, PathLike] | None = None,
     strict: bool = False,
     portable: bool = False,
+    as_function: bool = False,
     simplify: bool = True,
     simplify_timeout: float = DEFAULT_TIMEOUT,
     simplify_memory: int = DEFAULT_MEMORY,
@@ -70,7 +71,8 @@ def rewrite(
     ``passes``: ``"auto"``, or names, Python files, import paths and passes, as a list or separated by commas.
     ``bind``: rules such as ``"mylib::shift_op=roll(shifts=amount)"``.  ``keep``: operators to leave in place
     (``"com.example::MyOp"``), whose libraries ``library`` gives by domain.  ``strict``: whatever was named and matches
-    nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.
+    nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``as_function``:
+    each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
     verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.
 
@@ -79,6 +81,11 @@ def rewrite(
     """
     report = Report(name_of(source), None if target is None else Path(target).name)
     try:
+        if portable and as_function:
+            raise UsageError(
+                "portable and as_function contradict each other: most runtimes know no functions",
+                remedy="leave out either",
+            )
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
         run = _Run(
@@ -101,6 +108,7 @@ def rewrite(
             ),
             strict=strict,
             portable=portable,
+            as_function=as_function,
             simplify=simplify,
             simplify_timeout=simplify_timeout,
             simplify_memory=simplify_memory,
@@ -133,6 +141,7 @@ class _Run:
     options: VerifyOptions
     strict: bool
     portable: bool
+    as_function: bool
     simplify: bool
     simplify_timeout: float
     simplify_memory: int
@@ -144,7 +153,13 @@ class _Run:
         self.report.versions["onnx"] = importlib.metadata.version("onnx")
         earlier = manifests.read_valid(file.model, file)
         with self.watch.stage("passes"):
-            decomposed = decompose(file, self.selection, keeping(self.keep, earlier), portable=self.portable)
+            decomposed = decompose(
+                file,
+                self.selection,
+                keeping(self.keep, earlier),
+                portable=self.portable,
+                as_function=self.as_function,
+            )
         self._record(decomposed)
         self._declare(file.model, decomposed, earlier)
         if self._nothing_to_do(decomposed, earlier):
@@ -172,6 +187,8 @@ class _Run:
         report.replaced = [Replaced.of(region) for region in decomposed.regions]
         report.unmatched_passes = list(decomposed.unmatched_passes)
         report.warnings += decomposed.warnings
+        report.ir_version_before = decomposed.ir_version_before
+        report.warnings += limits_of_functions(report.replaced)
         report.renamed_dims = [str(dim) for dim in decomposed.invented_dims]
         report.dropped_opsets = list(decomposed.dropped_opsets)
         # What an earlier run kept is looked for, but was not asked for now.
@@ -193,6 +210,9 @@ class _Run:
         kept = {(domain, name) for domain, name, _ in decomposed.kept}
         report.kept, report.runtime_operators = stamp.declared(model, kept)
         report.kept = [self.libraries.declare(operator, earlier) for operator in report.kept]
+        report.runtime_operators = [
+            self.libraries.declare(operator, earlier) for operator in report.runtime_operators
+        ]
         held = {operator.domain for operator in (*report.kept, *report.runtime_operators)}
         for domain in self.libraries.paths:
             if domain not in held:
@@ -211,8 +231,9 @@ class _Run:
         proved = (
             not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
         )
-        relabelled = self.libraries.paths and [vars(d) for d in self.report.kept] != [
-            vars(Libraries({}, {}).declare(d, earlier)) for d in self.report.kept
+        declared = [*self.report.kept, *self.report.runtime_operators]
+        relabelled = self.libraries.paths and declared != [
+            Libraries({}, {}).declare(operator, earlier) for operator in declared
         ]
         return proved and not relabelled and (not self.simplify or earlier.simplification != "off")
 

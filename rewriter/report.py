@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import ModelWriteError, RewriteError, Where
+from rewriter.graph.outline import shown
 from rewriter.verdict import verification_lines
 from rewriter.version import VERSION
 
@@ -43,6 +44,8 @@ class Replaced:
     assumed: bool = False
     #: The placeholders whose decomposition made this one, outermost first; empty where it stood in the model.
     via: tuple[str, ...] = ()
+    #: The model-local function that it calls now, where it stays as a call; None where it is gone.
+    function: str | None = None
 
     @classmethod
     def of(cls, region: Region) -> Replaced:
@@ -55,6 +58,7 @@ class Replaced:
             region.where,
             region.assumed,
             region.via,
+            None if region.function is None else shown(region.function),
         )
 
 
@@ -144,6 +148,8 @@ class Report:
     simplification: Simplified | None = None
     opset_imports: dict[str, int] = field(default_factory=dict)
     ir_version: int = 0
+    #: What the IR version was before functions needed a newer one.
+    ir_version_before: int | None = None
     verification: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     written: Written | None = None
@@ -173,6 +179,7 @@ class Report:
                     "into": list(r.into),
                     "assumed": r.assumed,
                     "via": list(r.via),
+                    "function": r.function,
                     "scope": r.where.scope,
                     "node": r.where.node,
                     "line": r.where.source,
@@ -190,6 +197,7 @@ class Report:
             else vars(self.simplification) | {"notes": list(self.simplification.notes)},
             "opset_imports": dict(self.opset_imports),
             "ir_version": self.ir_version,
+            "ir_version_before": self.ir_version_before,
             "verification": self.verification,
             "warnings": list(self.warnings),
             "written": None if self.written is None else vars(self.written).copy(),
@@ -209,7 +217,8 @@ class Report:
                 else f"; {self.manifest['verification'].get('verdict')} by an earlier run"
             )
             lines.append(("unchanged", f"nothing to do{verdict}"))
-        lines += [("replaced", text) for text in self._replaced_lines(verbose)]
+        for label, stays in (("replaced", False), ("function", True)):
+            lines += [(label, text) for text in self._replaced_lines(verbose, stays)]
         lines += [("kept", f"{d.count} × {d.operator} version {d.version}{_library(d)}") for d in self.kept]
         lines += [
             ("kept", f"{d.count} × {d.operator} version {d.version}, which belongs to a runtime")
@@ -226,7 +235,12 @@ class Report:
             domains = ", ".join(
                 f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items()
             )
-            lines.append(("needs", f"opset {domains}; IR version {self.ir_version}"))
+            raised = (
+                ""
+                if self.ir_version_before is None
+                else f" (was {self.ir_version_before}: functions need it)"
+            )
+            lines.append(("needs", f"opset {domains}; IR version {self.ir_version}{raised}"))
         if self.outcome == "unverified" and self.verification is None:
             lines.append(("unverified", "not compared with PyTorch, as asked"))
         if self.verification is not None:
@@ -246,21 +260,40 @@ class Report:
     def __str__(self) -> str:
         return self.text()
 
-    def _replaced_lines(self, verbose: bool) -> list[str]:
-        groups: dict[tuple[str, str, str, tuple[str, ...]], list[Replaced]] = {}
-        for replaced in (r for r in self.replaced if not r.via):
-            key = (replaced.operator, replaced.by, replaced.decomposition, replaced.into)
+    def _replaced_lines(self, verbose: bool, stays: bool) -> list[str]:
+        groups: dict[tuple[str, str, str, tuple[str, ...], str | None], list[Replaced]] = {}
+        for replaced in (r for r in self.replaced if not r.via and (r.function is not None) is stays):
+            key = (replaced.operator, replaced.by, replaced.decomposition, replaced.into, replaced.function)
             groups.setdefault(key, []).append(replaced)
         lines: list[str] = []
-        for (operator, by, decomposition, into), members in groups.items():
+        for (operator, by, decomposition, into, function), members in groups.items():
             assumed = ", taken by its name alone" if members[0].assumed else ""
             counted = ", ".join(f"{n} {op}" if n > 1 else op for op, n in sorted(Counter(into).items()))
-            lines.append(
-                f"{len(members)} × {operator} → {counted or 'nothing'}  (pass {by}, {decomposition}{assumed})"
-            )
+            fate = f"→ {counted or 'nothing'}"
+            if function is not None:
+                fate = f"→ call to the function {function} of {counted or 'nothing'}"
+            lines.append(f"{len(members)} × {operator} {fate}  (pass {by}, {decomposition}{assumed})")
             if verbose:
                 lines += [f"    {m.where}" + (f": {m.reason}" if m.reason else "") for m in members]
         return lines
+
+
+def limits_of_functions(replaced: Iterable[Replaced]) -> list[str]:
+    """What is to be said of a model in which placeholders stay as calls to functions; nothing where none do."""
+    called = {item.function for item in replaced if item.function is not None}
+    if not called:
+        return []
+    said = [
+        "only onnxruntime and onnx's reference evaluator run model-local functions today; other runtimes refuse "
+        "the file unless they have the operators themselves"
+    ]
+    overloads = sorted(name for name in called if name.rpartition("::")[2].count(":"))
+    if overloads:
+        said.append(
+            f"{', '.join(overloads)}: several decompositions of one operator are told apart by the overload, which "
+            "onnx's reference evaluator ignores: of the two only onnxruntime runs the file right"
+        )
+    return said
 
 
 def columns(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:

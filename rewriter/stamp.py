@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rewriter.domains import normal_domain, runtime_of
-from rewriter.graph.scopes import function_scope, main_scope
+from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.manifest import KEY, SENTENCE_KEY, Manifest
 from rewriter.report import Declared
 
@@ -57,11 +57,20 @@ def sentence(manifest: Manifest) -> str:
             for entry in data["replaced"]
         )
         parts.append(f"Expanded {expanded}.")
+    if data.get("functions"):
+        calls = "; ".join(
+            f"{entry['count']} {entry['operator']} of {_listed(entry['into']) or 'nothing'}"
+            for entry in data["functions"]
+        )
+        parts.append(f"Calls model-local functions: {calls}.")
     needs = [_need(entry) for entry in data["kept"]]
     owned = [
         f"{entry['domain']}::{entry['name']} version {entry['version']}"
+        + (f" from {entry['library']['file']}" if isinstance(entry.get("library"), dict) else "")
         for entry in data["runtime_operators"]
     ]
+    if data.get("functions"):
+        needs.append("a runtime with model-local functions, or with the operators that they define")
     if owned:
         needs.append(f"a runtime with {_listed(owned)}")
     opset = data["opset_imports"].get("", 0)
@@ -73,12 +82,18 @@ def sentence(manifest: Manifest) -> str:
 
 
 def declared(model: ModelProto, kept: Collection[tuple[str, str]]) -> tuple[list[Declared], list[Declared]]:
-    """The operators outside the standard that ``model`` holds: those in ``kept``, and those of runtimes."""
+    """The operators outside the standard that ``model`` holds: those in ``kept``, and those of runtimes.
+
+    A call to a function of the model is none, whatever its domain.
+    """
+    functions = {function_key(function) for function in model.functions}
     counts: Counter[tuple[str, str, int]] = Counter()
     for root in (main_scope(model), *map(function_scope, model.functions)):
         for scope in root.walk():
             for node in scope.graph.node:
                 domain = normal_domain(node.domain)
+                if called_function(node) in functions:
+                    continue
                 if (domain, node.op_type) in kept or runtime_of(domain) is not None:
                     counts[domain, node.op_type, scope.opsets.get(domain, 1)] += 1
     found = [

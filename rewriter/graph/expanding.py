@@ -55,6 +55,8 @@ class Region:
     assumed: bool = False
     #: The placeholders that this one came from, outermost first; empty where it stood in the model itself.
     via: tuple[str, ...] = ()
+    #: The model-local function that holds its nodes where the placeholder stays as a call.
+    function: FunctionKey | None = None
 
 
 @dataclass(frozen=True)

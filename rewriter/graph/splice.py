@@ -214,7 +214,7 @@ def apply(
             continue
         new = edit.replacement.nodes
         if as_nodes:
-            new = [*(_constant(tensor, new) for tensor in edit.replacement.initializers), *new]
+            new = [*(constant_node(tensor, new) for tensor in edit.replacement.initializers), *new]
         elif not isinstance(graph, FunctionProto):
             graph.initializer.extend(edit.replacement.initializers)
         if not new:
@@ -233,7 +233,7 @@ def apply(
         _declare(graph, edits, symbols)
 
 
-def _constant(tensor: TensorProto, neighbours: Sequence[NodeProto]) -> NodeProto:
+def constant_node(tensor: TensorProto, neighbours: Sequence[NodeProto]) -> NodeProto:
     """A Constant node for ``tensor``, with the metadata of the nodes that it serves."""
     node = NodeProto()
     if neighbours:

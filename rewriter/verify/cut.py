@@ -65,13 +65,7 @@ def cut_unknown(
     if not _holds_unknown(model, libraries):
         return CutModel(model)
     if any(_unknown_in_functions(model, libraries)):
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:
-            raise CannotVerifyError(
-                f"an operator that is kept stands in a model-local function that cannot be inlined: {error}",
-                remedy="name a library that has it (--library), or pass --no-verify",
-            ) from error
+        model = inlined(model)
     copy = ModelProto()
     copy.CopyFrom(model)
     result = CutModel(copy)
@@ -81,6 +75,17 @@ def cut_unknown(
             if _is_unknown(node, functions, scope, libraries):
                 _cut_node(node, scope, types, result)
     return result
+
+
+def inlined(model: ModelProto) -> ModelProto:
+    """``model`` with the body of each model-local function in the place of every call."""
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as error:
+        raise CannotVerifyError(
+            f"onnx cannot put the bodies of model-local functions in the places of their calls: {error}",
+            remedy="name the libraries of what is kept (--library), or pass --no-verify",
+        ) from error
 
 
 def _cut_node(node: NodeProto, scope: Scope, types: Mapping[str, TensorType], result: CutModel) -> None:

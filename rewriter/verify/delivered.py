@@ -31,12 +31,16 @@ _OPTIMISER = (
 class Delivered:
     """The model as it will be used: simplified, and optimised by the runtime."""
 
-    def __init__(self, weights: Weights, model: CutModel, libraries: Sequence[Path]) -> None:
+    def __init__(
+        self, weights: Weights, model: CutModel, libraries: Sequence[Path], *, has_calls: bool = False
+    ) -> None:
         self._weights = weights
         self._model = model.model
         #: What the outputs, and what operators that were cut out took, are called in this model.
         self._names = labelled(model)
         self._libraries = libraries
+        #: What the file differs in from the one that it is compared with.
+        self._difference = "simplification or a call to a function" if has_calls else "simplification"
         self._plain: Session | None = None
         self._session = self._load(optimise=True)
         self.warnings: list[str] = []
@@ -82,7 +86,7 @@ class Delivered:
                 )
                 continue
             cause = (
-                "simplification"
+                self._difference
                 if unoptimised is not None
                 else "onnxruntime's optimiser, on the delivered graph,"
             )

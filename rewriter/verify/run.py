@@ -10,7 +10,7 @@ from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
-from rewriter.verify.cut import cut_unknown, prune, same_cuts
+from rewriter.verify.cut import cut_unknown, inlined, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
 from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.inputs import inputs_of
@@ -96,9 +96,15 @@ class _Run:
             self.stage.advance()
 
     def _whole(self, pairs: list[tuple[Region, RegionResult]]) -> None:
-        """The main graph's regions on the model's own values, then the delivered model's outputs."""
-        types = value_types(self.rewritten)
-        cut = cut_unknown(self.rewritten, types, self.options.libraries)
+        """The main graph's regions on the model's own values, then the delivered model's outputs.
+
+        Where placeholders stay as calls, the model as delivered is held against one with the bodies in their places:
+        how a runtime reads the calls is proved with the rest.
+        """
+        has_calls = any(region.function is not None for region in self.regions)
+        plain = inlined(self.rewritten) if has_calls else self.rewritten
+        types = value_types(plain)
+        cut = cut_unknown(plain, types, self.options.libraries)
         delivered = cut_unknown(self.delivered, types, self.options.libraries)
         self._note_cuts(cut, delivered)
         constants = Constants(self.weights.file, main_scope(cut.model))
@@ -114,7 +120,7 @@ class _Run:
         regions = [region for region, _ in pairs]
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
-        held = Delivered(self.weights, delivered, libraries)
+        held = Delivered(self.weights, delivered, libraries, has_calls=has_calls)
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
             sample, values = place.accepted(session, index, regions, names)
