@@ -15,7 +15,7 @@ def _layer_norm(
 
 
 def _layer(*shape: int) -> Case:
-    return Case(f32(*shape), f32(shape[-1]), f32(shape[-1]), normalized_shape=[shape[-1]])
+    return Case(f32(*shape), [shape[-1]], f32(shape[-1]), f32(shape[-1]))
 
 
 def _rms_norm(x: torch.Tensor, normalized_shape: Any, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -23,7 +23,7 @@ def _rms_norm(x: torch.Tensor, normalized_shape: Any, weight: torch.Tensor, eps:
 
 
 def _rms(*shape: int) -> Case:
-    return Case(f32(*shape), f32(shape[-1]), normalized_shape=[shape[-1]], eps=1e-6)
+    return Case(f32(*shape), [shape[-1]], f32(shape[-1]), eps=1e-6)
 
 
 def _group_norm(x: torch.Tensor, num_groups: int, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -31,7 +31,7 @@ def _group_norm(x: torch.Tensor, num_groups: int, weight: torch.Tensor, bias: to
 
 
 def _group(*shape: int, groups: int = 32) -> Case:
-    return Case(f32(*shape), f32(shape[1]), f32(shape[1]), num_groups=groups)
+    return Case(f32(*shape), groups, f32(shape[1]), f32(shape[1]))
 
 
 def _instance_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
