@@ -139,7 +139,8 @@ def run(arguments: Sequence[str]) -> int:
         # Not command.main(), which has its own idea of broken pipes and interrupts.
         with command.make_context("rewrite", list(arguments)) as context:
             code = command.invoke(context)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
     except BrokenPipeError:

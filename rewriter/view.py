@@ -38,4 +38,4 @@ def complain(text: str) -> None:
 
 def watched() -> bool:
     """Whether standard error is a terminal that somebody looks at."""
-    return sys.stderr.isatty()
+    return sys.stderr is not None and sys.stderr.isatty()  # None where it was closed before we began

@@ -253,6 +253,11 @@ def _check_ranges(options: VerifyOptions, kinds: Mapping[str, TensorType]) -> No
                 remedy=f"its inputs are: {', '.join(kinds) or 'none'}",
             )
         dtype = kinds[name].dtype
+        if not np.isfinite(float(high) - float(low)):
+            raise UsageError(
+                f"--input-range {name}: {low} to {high} is no range to draw from",
+                remedy="give two finite numbers",
+            )
         if low > high or (dtype in INTEGERS and np.ceil(low) > np.floor(high)):
             raise UsageError(f"--input-range {name}: no {dtype_name(dtype)} lies between {low} and {high}")
         if dtype in INTEGERS:

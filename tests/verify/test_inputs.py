@@ -274,6 +274,16 @@ def test_every_size_asked_for_is_drawn():
     assert [found.draw(i).sizes["batch"] for i in range(3)] == [1, 3, 8]
 
 
+@pytest.mark.parametrize(
+    "ends", [(-np.inf, np.inf), (0, np.inf), (np.nan, 1), (0, np.nan), (-1.7e308, 1.7e308)]
+)
+@pytest.mark.parametrize("kind", [FLOAT, INT64])
+def test_a_range_without_ends(kind, ends):
+    source = model(inputs={"x": (kind, [2])}, outputs={})
+    with pytest.raises(UsageError, match="--input-range x"):
+        inputs(source, input_ranges={"x": ends})
+
+
 @pytest.mark.parametrize("size", [10**13, 10**18, 10**30])
 def test_sizes_that_no_memory_holds(size):
     source = model(inputs={"x": (FLOAT, ["batch", 64])}, outputs={})
