@@ -111,6 +111,23 @@ def linear(g: Builder, low: Value, fraction: Value, sizes: Sequence[int | Value]
     return Neighbours(positions, g.concat(weights, axis=1), len(corners))
 
 
+def linear_zeros(
+    g: Builder, place: Value, sizes: Sequence[int | Value], scale: Value | None = None
+) -> Neighbours:
+    """Neighbours in a plane with two pixels of zeros on each side; ``scale`` (N, 1, P) multiplies the weights.
+
+    So a place outside has no neighbour that is not zero.  NaN is outside.
+    """
+    place = at_least(g, place, -2.0)
+    place = g.minimum(place, per_axis(g, sizes, lambda s: s + 0, place))
+    low = g.floor(place)
+    found = linear(g, low + 2, place - low, [plus(size, 4) for size in sizes])
+    if scale is None:
+        return found
+    assert found.weights is not None
+    return Neighbours(found.positions, found.weights * scale, found.count)
+
+
 def read(
     g: Builder, x: Value, found: Neighbours, before: int, after: int, planes: Value | None = None
 ) -> Value:

@@ -379,17 +379,12 @@ class _Sampler:
     def linear(self, place: Value) -> tuple[places.Neighbours, int, int]:
         g = self.g
         if self.padding == _ZEROS:
-            # Two pixels of zeros on each side: a place outside has no neighbour that is not one.
             if self.dims == 3:
-                place = self.outside(place, -2.0)
-                low = g.floor(place)
-                fraction = place - low
-            else:
-                # Taken before clipping: what is not finite gives NaN, as PyTorch has it.
-                low = g.floor(place)
-                fraction = place - low
-                low = self.outside(low, -2.0)
-            return places.linear(g, low + 2, fraction, self.padded(4)), 2, 2
+                return places.linear_zeros(g, place, self.sizes), 2, 2
+            # The fraction is taken before clipping: what is not finite gives NaN, as PyTorch has it.
+            low = g.floor(place)
+            fraction = place - low
+            return places.linear(g, self.outside(low, -2.0) + 2, fraction, self.padded(4)), 2, 2
         place = self.inside(place)
         low = g.floor(place)
         return places.linear(g, low, place - low, self.padded(1)), 0, 1
