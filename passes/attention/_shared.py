@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rewriter.placeholder import Builder, Value
+    from rewriter.placeholder.value import Array
     from rewriter.types import Dim
 
 _NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
@@ -64,3 +65,18 @@ def broadcast(*shapes: Sequence[Dim]) -> tuple[Dim, ...]:
         else:
             result.insert(0, 1 if not others else others.pop() if len(others) == 1 else None)
     return tuple(result)
+
+
+def dense(g: Builder, query: Value, key: Value, value: Value, allowed: Array | None) -> Value:
+    """softmax(query·keyᵀ)·value over the last two axes, all scaled and widened already; (…, R, Q, E) by (…, R, K, E).
+
+    ``allowed`` (R, Q, K) says where attention is paid, None everywhere; rows without any give 0.
+    """
+    scores = g.matmul(query, transposed(g, key))
+    if allowed is None or allowed.all():
+        return g.matmul(g.softmax(scores, -1), value)
+    shared = allowed[:1] if (allowed == allowed[:1]).all() else allowed
+    weights = g.softmax(scores + g.const(np.where(shared, 0.0, -np.inf), scores), -1)
+    result = g.matmul(weights, value)
+    some = allowed.any(axis=-1, keepdims=True)
+    return result if some.all() else g.where_(g.const(some), result, g.const([0.0], result))

@@ -24,9 +24,9 @@ class RotaryEmbedding(Placeholder):
 
     x (B, H, S, D), or (B, S, H·D) with num_heads.  Pairs are elements of the two halves (GPT-NeoX, Llama), or
     neighbours where `interleaved` (GPT-J, RoFormer); of the first R = rotary_embedding_dim features, 0 being all.  The
-    caches are those of ONNX RotaryEmbedding-23: (positions, R/2) looked up by position_ids (B, S), or (B, S, R/2) as they
-    stand, and (S, R/2) for every batch; or of R in place of R/2, a value for each feature (`apply_rotary_pos_emb` of
-    transformers).  Without caches the angles are position·base^(−2i/R), positions being position_ids or 0, 1, 2, ….
+    caches are those of ONNX RotaryEmbedding-23: (positions, R/2) looked up by position_ids (B, S), or (B, S, R/2) as
+    they stand, and (S, R/2) for every batch; or of R in place of R/2, a value for each feature (transformers'
+    `apply_rotary_pos_emb`).  Without caches the angles are position·base^(−2i/R), at position_ids or 0, 1, 2, ….
     """
 
     matches = ("RotaryEmbedding", "RotaryPosEmb", "ApplyRotaryPosEmb", "ApplyRotaryEmb", "RoPE")
