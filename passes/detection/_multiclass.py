@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from onnx import TensorProto
 
 from passes.detection._nms import column, iou_value, limit_of, reference_nms, score_value, select, single
@@ -106,24 +107,30 @@ def _selected(g: Builder, boxes: Value, scores: Value, options: Options) -> Rows
         scores = g.where_(g.greater(scores, g.cast(threshold, scores)), scores, _NONE)
         label = g.arg_max(scores, axis=1, keepdims=False)
         scores = g.reduce_max(scores, [1])
-    given = g.cast(boxes, TensorProto.FLOAT) if options.centred else single(g, boxes)
+    centred = options.centred
+    if centred and boxes.size(2) is None:
+        # openvino wants to see the four coordinates.
+        boxes, centred = _corners(g, boxes), False
+    given = g.cast(boxes, TensorProto.FLOAT) if centred else single(g, boxes)
     # No class can have more among the best of all than the limit of all.
     limit = min([*options.limits, limit_of(boxes)])
-    chosen = select(
-        g, given, g.cast(scores, TensorProto.FLOAT), limit, iou, threshold, centred=options.centred
-    )
+    chosen = select(g, given, g.cast(scores, TensorProto.FLOAT), limit, iou, threshold, centred=centred)
     place = g.gather(chosen, [0, 2], axis=1)
     found = g.gather_nd(boxes, place)
-    if options.centred:
-        middle, size = g.split(found, [2, 2], axis=1)
-        half = size * 0.5
-        found = g.concat([middle - half, middle + half], axis=1)
+    if centred:
+        found = _corners(g, found)
     classes = column(g, chosen, 1) if label is None else g.gather_nd(label, place)
     if options.background == 0:
         classes = classes + 1
     elif options.background > 0:
-        classes = classes + g.cast(g.greater(classes, options.background - 1), TensorProto.INT64)
+        classes = classes + _ones(g, g.greater(classes, options.background - 1))
     return Rows(column(g, chosen, 0), found, g.gather_nd(scores, chosen), classes)
+
+
+def _corners(g: Builder, boxes: Value) -> Value:
+    middle, size = g.split(boxes, [2, 2], axis=boxes.rank - 1)
+    half = size * 0.5
+    return g.concat([middle - half, middle + half], axis=boxes.rank - 1)
 
 
 def _comparable(g: Builder, x: Value) -> Value:
@@ -140,29 +147,50 @@ def _without(g: Builder, scores: Value, background: int) -> Value:
 
 def _of_one_image(g: Builder, rows: Rows, ordered: bool, options: Options) -> tuple[Value, ...]:
     total = options.max_total
-    count = g.dim(rows.scores, 0)
-    assert not isinstance(count, int)
-    if not options.padded:
-        if ordered:
-            return (*rows.tables, g.shape(rows.scores))
-        order = g.top_k(rows.scores, count, axis=0)[1]
-        if total > 0:
-            order = g.slice(order, [0], [total], [0])
-        return (*(g.gather(table, order, axis=0) for table in rows.tables), g.shape(order))
+    if ordered and not options.padded:
+        return (*rows.tables, _length(g, rows.scores))
+    if total < 1:
+        order = g.top_k(rows.scores, g.dim(rows.scores, 0), axis=0)[1]
+        return (*(g.gather(table, order, axis=0) for table in rows.tables), _length(g, order))
     padded = [_padded(g, table, total) for table in rows.tables]
     if ordered:
         # NonMaxSuppression has stopped at max_total.
-        return (*(g.slice(table, [0], [total], [0]) for table in padded), g.shape(rows.scores))
+        return (*(g.slice(table, [0], [total], [0]) for table in padded), _length(g, rows.scores))
     keys = g.concat([rows.scores, g.const([_NONE] * total, rows.scores)], axis=0)
     best, order = g.top_k(keys, total, axis=0)
-    valid = g.cast(g.greater(best, _NONE), TensorProto.INT64)
-    return (*(g.gather(table, order, axis=0) for table in padded), g.reduce_sum(valid, [0]))
+    valid = g.greater(best, _NONE)
+    if not options.padded:
+        order = g.gather(order, _places(g, valid), axis=0)
+    tables = padded if options.padded else rows.tables
+    return (*(g.gather(table, order, axis=0) for table in tables), _number(g, valid, [0], keepdims=True))
+
+
+def _length(g: Builder, x: Value) -> Value:
+    """Elements of a vector; no Shape, for the same reason."""
+    return _number(g, g.equal(x, x), [0], keepdims=True)
+
+
+def _number(g: Builder, condition: Value, axes: list[int], *, keepdims: bool) -> Value:
+    return g.reduce_sum(_ones(g, condition), axes, keepdims)
+
+
+def _ones(g: Builder, condition: Value) -> Value:
+    """1 where it is true, else 0; a Cast would be a size to tract, which gives no sizes as results."""
+    return g.where_(condition, g.ints(1), 0)
+
+
+def _places(g: Builder, condition: Value) -> Value:
+    """Where a vector is true."""
+    return g.squeeze(g.op("NonZero", condition), [0])
 
 
 def _padded(g: Builder, table: Value, count: int) -> Value:
     """``count`` rows of zeros behind."""
-    zeros = g.constant_of_shape([count, 4] if table.rank == 2 else [count], 0, table)
-    return g.concat([table, zeros], axis=0)
+    return g.concat([table, _zeros(g, table, count)], axis=0)
+
+
+def _zeros(g: Builder, table: Value, count: int) -> Value:
+    return g.const(np.zeros((count, 4) if table.rank == 2 else (count,)), table)
 
 
 def _of_several_images(g: Builder, rows: Rows, images: int | Value, options: Options) -> tuple[Value, ...]:
@@ -171,23 +199,21 @@ def _of_several_images(g: Builder, rows: Rows, images: int | Value, options: Opt
     numbers = g.range(0, images if isinstance(images, int) else g.squeeze(images, [0]))
     mine = g.equal(g.unsqueeze(rows.image, [0]), g.unsqueeze(numbers, [1]))
     keys = g.where_(mine, g.unsqueeze(rows.scores, [0]), _NONE)
-    if options.padded:
-        keys = g.concat([keys, g.constant_of_shape([images, total], _NONE, keys)], axis=1)
-        best, order = g.top_k(keys, total, axis=1)
-        valid = g.greater(best, _NONE)
-        # A row of zeros for what is missing; whatever row of another image ties with it.
-        nothing = g.dim(rows.scores, 0)
-        assert not isinstance(nothing, int)
-        order = g.where_(valid, order, nothing)
-        found = [g.gather(_padded(g, table, 1), order, axis=0) for table in rows.tables]
-    else:
+    if total < 1:
         best, order = g.top_k(keys, g.dim(rows.scores, 0), axis=1)
-        if total > 0:
-            best, order = (g.slice(item, [0], [total], [1]) for item in (best, order))
-        valid = g.greater(best, _NONE)
-        kept = g.op("Compress", g.flatten(order), g.flatten(valid), axis=0)
-        found = [g.gather(table, kept, axis=0) for table in rows.tables]
-    return (*found, g.reduce_sum(g.cast(valid, TensorProto.INT64), [1], keepdims=False))
+        tables = list(rows.tables)
+    else:
+        # The first row is zeros: there may be too few, and then those of other images tie with it.
+        keys = g.concat([g.constant_of_shape([images, total], _NONE, keys), keys], axis=1)
+        best, order = g.top_k(keys, total, axis=1)
+        tables = [g.concat([_zeros(g, table, total), table], axis=0) for table in rows.tables]
+    valid = g.greater(best, _NONE)
+    count = _number(g, valid, [1], keepdims=False)
+    if options.padded:
+        order = g.where_(valid, order, 0)
+        return (*(g.gather(table, order, axis=0) for table in tables), count)
+    order = g.gather(g.flatten(order), _places(g, g.flatten(valid)), axis=0)
+    return (*(g.gather(table, order, axis=0) for table in tables), count)
 
 
 def reference_detections(boxes: Any, scores: Any, options: Options) -> tuple[Any, ...]:

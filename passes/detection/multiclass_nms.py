@@ -98,42 +98,52 @@ class MulticlassNms(Placeholder):
     def cases(self) -> Iterator[Case]:
         one = (f32(12, 4, draw=draw.boxes), f32(12, 3, draw=draw.distinct))
         two = (f32(2, 12, 4, draw=draw.boxes), f32(2, 12, 3, draw=draw.distinct))
+        yield Case(*one, score_threshold=0.25)
+        yield Case(*two, score_threshold=0.25, max_per_class=2, max_total=5)
+        yield Case(*two, score_threshold=0.25, max_total=20, padded=True)  # more than there are
+        yield Case(*two, f32(value=0.25), f32(value=0.5), max_total=6, padded=True)
+        yield Case(*one, class_agnostic=True, score_threshold=0.5, max_total=3)
+        yield Case(
+            f32(2, 12, 4, draw=draw.centred),
+            f32(2, 3, 12, draw=draw.distinct),
+            box_format="cxcywh",
+            layout="cn",
+            max_total=6,
+        )
+        # The forms do not differ from those above in more than this shows.
+        once: Any = {
+            "opsets": (13, 13),
+            "dtypes": ("float32",),
+            "reason": "as written above, on other values",
+        }
+        yield Case(*two, score_threshold=0.25, **once)
+        yield Case(*one, score_threshold=0.25, max_per_class=2, max_total=5, **once)
+        yield Case(*one, score_threshold=0.25, max_total=20, padded=True, **once)
+        yield Case(*two, class_agnostic=True, score_threshold=0.75, max_total=4, padded=True, **once)
+        for background in (0, 1, 2):
+            yield Case(*one, score_threshold=0.25, background=background, max_total=8, **once)
         for padded in (False, True):
-            limit = 20 if padded else -1  # more than there are
-            for given in (one, two):
-                yield Case(*given, score_threshold=0.25, max_total=limit, padded=padded)
-                yield Case(*given, score_threshold=0.25, max_per_class=2, max_total=5, padded=padded)
-            yield Case(*two, class_agnostic=True, score_threshold=0.75, max_total=4, padded=padded)
             yield Case(
                 f32(1, 12, 4, draw=draw.boxes),
                 f32(1, 1, 12, draw=draw.distinct),
                 max_total=3,
                 layout="cn",
                 padded=padded,
+                **once,
             )
-            # Nothing is found; no boxes; no images.
-            yield Case(*two, score_threshold=1.0, max_total=3, padded=padded)
-            yield Case(f32(2, 0, 4), f32(2, 0, 3), max_total=3, padded=padded)
-            yield Case(f32(0, 12, 4), f32(0, 12, 3), max_total=3, padded=padded)
-            yield Case(f32(1, 0, 4), f32(1, 0, 3), max_total=3, padded=padded)
-        yield Case(*one, class_agnostic=True, score_threshold=0.5, max_total=3)
-        yield Case(
-            f32(2, 12, 4, draw=draw.centred),
-            f32(2, 12, 3, draw=draw.distinct),
-            box_format="cxcywh",
-            max_total=6,
-        )
-        # Thresholds that are computed.
-        yield Case(*two, f32(value=0.25), f32(value=0.5), max_total=6, padded=True)
-        for background in (0, 1, 2):
-            yield Case(*one, score_threshold=0.25, background=background, max_total=8)
+            # Nothing is found; there are no boxes.
+            yield Case(*two, score_threshold=1.0, max_total=3, padded=padded, **once)
+            yield Case(f32(2, 0, 4), f32(2, 0, 3), max_total=3, padded=padded, **once)
+            yield Case(f32(1, 0, 4), f32(1, 0, 3), max_total=3, padded=padded, **once)
         # Equal scores in every class.
-        yield Case(f32(2, 12, 4, draw=draw.boxes), f32(2, 12, 3, draw=draw.tied(3)), max_total=8, padded=True)
-        yield Case(f32(12, 4, draw=draw.boxes), f32(12, 3, draw=draw.tied(3)), max_total=8)
+        ties = f32(2, 12, 3, draw=draw.tied(3))
+        yield Case(f32(2, 12, 4, draw=draw.boxes), ties, max_total=8, padded=True, **once)
+        yield Case(f32(12, 4, draw=draw.boxes), f32(12, 3, draw=draw.tied(3)), max_total=8, **once)
         # A box without area overlaps nothing, nor one with its corners swapped; NaN is no score, infinity is one.
         nan, inf = float("nan"), float("inf")
         corners = ((5, 5, 5, 5), (5, 5, 5, 5), (10, 10, 0, 0), (0, 0, 10, 10), (0, 0, 10, 9), (-9, -9, 1, 1))
         values = ((0.5, nan), (0.5, 0.1), (0.75, 0.25), (0.25, inf), (nan, 0.5), (-inf, 0.25))
+        odd = (f32(6, 4, value=corners), f32(6, 2, value=values))
         for agnostic in (False, True):
-            yield Case(f32(6, 4, value=corners), f32(6, 2, value=values), class_agnostic=agnostic)
-        yield Case(f32(6, 4, value=corners), f32(6, 2, value=values), score_threshold=-inf, max_per_class=3)
+            yield Case(*odd, class_agnostic=agnostic, **once)
+        yield Case(*odd, score_threshold=-inf, max_per_class=3, **once)
