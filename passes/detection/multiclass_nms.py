@@ -28,7 +28,7 @@ class MulticlassNms(Placeholder):
     """
 
     name = "multiclass_nms"
-    matches = ("MultiClassNms", "mmdeploy::multiclass_nms", "mmcv::multiclass_nms")
+    matches = ("MultiClassNms",)
     aliases = {  # noqa: RUF012
         "max_output_boxes_per_class": "max_per_class",
         "keep_top_k": "max_total",
