@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from rewriter.declare import Explanation, Requirements, explain, requirements
     from rewriter.errors import (
         AmbiguousMatchError,
         BindingError,
@@ -104,6 +105,7 @@ _HOME = {
         ("from_function", "from_onnxscript", "from_surgeon", "from_symbolic"), "rewriter.interop"
     ),
     **dict.fromkeys(("Inspection", "inspect"), "rewriter.inspection"),
+    **dict.fromkeys(("Explanation", "Requirements", "explain", "requirements"), "rewriter.declare"),
     "Report": "rewriter.report",
     "TensorType": "rewriter.types",
     "rewrite": "rewriter.pipeline",
@@ -121,6 +123,7 @@ __all__ = [
     "CyclicDecompositionError",
     "DecompositionError",
     "DecompositionFault",
+    "Explanation",
     "ExternalDataError",
     "Floats",
     "Inspection",
@@ -135,6 +138,7 @@ __all__ = [
     "PassDefinitionError",
     "Placeholder",
     "Report",
+    "Requirements",
     "RewriteError",
     "TensorSpec",
     "TensorType",
@@ -150,6 +154,7 @@ __all__ = [
     "__version__",
     "b8",
     "decomposition",
+    "explain",
     "f32",
     "from_function",
     "from_onnxscript",
@@ -157,6 +162,7 @@ __all__ = [
     "from_symbolic",
     "i64",
     "inspect",
+    "requirements",
     "rewrite",
 ]
 

@@ -104,6 +104,14 @@ _INTERRUPTED, _TERMINATED = 130, 143
 @click.option(
     "--report", type=_FILE, metavar="FILE.json", help="Write the report as JSON, also when the run fails."
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Say what IN needs and whether it is here; only libraries given by --library are loaded.",
+)
+@click.option(
+    "--explain", is_flag=True, help="Say what the manifest of IN tells: how it was made and verified."
+)
 @click.option("--list", "list_passes", is_flag=True, help="List the passes, and end.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every node and every checked region.")
@@ -115,6 +123,8 @@ def command(**options: Any) -> int:
 
     Exit codes: 0 done, and verified unless refused by flag; 1 not delivered; 2 bad usage or unreadable input.
     """
+    if options["check"] or options["explain"]:
+        return _declaration(options)
     if options["list_passes"]:
         return _list(options)
     if options["source"] is None:
@@ -173,6 +183,34 @@ def _list(options: dict[str, Any]) -> int:
         raise UsageError("--list takes no model", remedy="leave out either")
     show(list_passes(options["passes"], verbose=options["verbose"]))
     return 0
+
+
+def _declaration(options: dict[str, Any]) -> int:
+    """``--check`` and ``--explain``: 0 where the model runs here, or has a manifest that fits it."""
+    from rewriter.declare import explain, requirements
+    from rewriter.report import write_json
+
+    flag = "--check" if options["check"] else "--explain"
+    if options["list_passes"] or options["target"] is not None or (options["check"] and options["explain"]):
+        raise UsageError(f"{flag} stands alone, with one model", remedy=f"rewrite {flag} FILE")
+    if options["source"] is None:
+        raise UsageError("no model given", remedy=f"rewrite {flag} FILE")
+    _check_report(options["report"], options["source"])
+    try:
+        if options["check"]:
+            found = requirements(options["source"], library=merged(options["library"], "--library"))
+            good, data, lines = found.runs, found.to_dict(), found.lines(verbose=options["verbose"])
+        else:
+            told = explain(options["source"])
+            good, data, lines = told.fits, told.to_dict(), told.lines()
+    except RewriteError as error:
+        _report_failure(error, options)
+        raise
+    if options["report"] is not None:
+        write_json(options["report"], data)
+    if not options["quiet"]:
+        show(lines)
+    return 0 if good else 1
 
 
 def _inspect(options: dict[str, Any]) -> int:

@@ -11,6 +11,7 @@ from rewriter.graph.survey import Keep, survey
 from rewriter.placeholder.registry import Selection
 from rewriter.report import Declared, as_text, to_json
 from rewriter.source import Source, name_of, open_source
+from rewriter.verdict import stamp_text
 from rewriter.version import VERSION
 
 if TYPE_CHECKING:
@@ -121,9 +122,7 @@ class Inspection:
         ]
         lines += [("note", f"pass '{name}' matches nothing") for name in self.unmatched_passes]
         if self.manifest is not None:
-            verdict = self.manifest["verification"].get("verdict", "?")
-            state = "unchanged since" if self.manifest_fits else "but edited since, so that it means nothing"
-            lines.append(("stamp", f"written by onnx-rewrite, {verdict}, {state}"))
+            lines.append(("stamp", stamp_text(self.manifest, self.manifest_fits)))
         return lines
 
     def text(self, *, verbose: bool = False) -> str:

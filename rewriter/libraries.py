@@ -27,7 +27,8 @@ class Libraries:
     @classmethod
     def read(cls, given: Mapping[str, str | os.PathLike[str]]) -> Libraries:
         """UsageError where a file cannot be read."""
-        paths = {domain: Path(file) for domain, file in given.items()}
+        # Absolute: a loader looks for a bare name in folders of its own, and might load another file than is read here.
+        paths = {domain: Path(file).absolute() for domain, file in given.items()}
         checksums: dict[str, str] = {}
         for domain, path in paths.items():
             try:

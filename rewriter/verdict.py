@@ -10,6 +10,16 @@ if TYPE_CHECKING:
     Figures = Mapping[str, Any]
 
 
+def stamp_text(manifest: Figures | None, fits: bool) -> str:
+    """What a file's manifest amounts to, in a clause; ``fits``: whether the graph is the one it was written for."""
+    if manifest is None:
+        return "none that this version understands"
+    verification = manifest.get("verification")
+    verdict = verification.get("verdict", "?") if isinstance(verification, dict) else "?"
+    state = "unchanged since" if fits else "but edited since, so that it means nothing"
+    return f"written by onnx-rewrite, {verdict}, {state}"
+
+
 def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[str, str]]:
     """(label, text): the verdict, then each group of regions, then each output of the model."""
     label = str(proof["verdict"])

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _STYLES = {
     "verified": {"fg": "green", "bold": True},
     "wrote": {"fg": "green", "bold": True},
+    "runs": {"fg": "green", "bold": True},
+    "cannot run": {"fg": "red", "bold": True},
     "differs": {"fg": "red", "bold": True},
     "unverified": {"fg": "yellow", "bold": True},
     "warning": {"fg": "yellow", "bold": True},

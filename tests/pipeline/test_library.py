@@ -25,7 +25,17 @@ FAST: dict[str, Any] = {"simplify": False, "verify": False}
 def test_every_option_of_the_command_is_an_argument() -> None:
     arguments = set(python_inspect.signature(rewriter.rewrite).parameters)
     renamed = {"no_simplify": "simplify", "no_verify": "verify", "input_range": "input_ranges", "dim": "dims"}
-    of_the_command = {"report", "list_passes", "quiet", "verbose", "debug", "version", "help"}
+    of_the_command = {
+        "report",
+        "check",
+        "explain",
+        "list_passes",
+        "quiet",
+        "verbose",
+        "debug",
+        "version",
+        "help",
+    }
     for parameter in command.params:
         if parameter.name not in of_the_command:
             assert renamed.get(str(parameter.name), parameter.name) in arguments

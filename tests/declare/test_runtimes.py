@@ -1,0 +1,124 @@
+"""The table of runtimes: well formed, and read as it is meant."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+from onnx import defs, parser
+
+import rewriter
+from rewriter.declare.runtimes import CONDITIONS, Judged, table
+
+FEATURES = {
+    "ai.onnx written on a node",
+    "external data",
+    "imports of other domains",
+    "outputs without a shape",
+    "overloads of functions",
+}
+
+
+def test_the_table_is_well_formed() -> None:
+    data = table()
+    assert date.fromisoformat(f"{data['date']}-01")
+    names = [(row["name"], row.get("version")) for row in data["runtimes"]]
+    assert len(set(names)) == len(names)
+    known = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}
+    assert set(data["tried"]) <= known
+    assert data["tried"] == sorted(data["tried"])
+    for row in data["runtimes"]:
+        assert row["covers"] in ("opset", "listed")
+        assert set(row.get("refuses", ())) <= FEATURES
+        for gap in row["lacks"]:
+            assert gap["operator"] in known
+            assert gap["how"] in ("refused", "fails", "wrong", "inexact")
+            assert gap.get("when") is None or gap["when"] in CONDITIONS
+            assert row["covers"] == "opset" or gap["operator"] in data["tried"]
+
+
+def test_it_is_packaged() -> None:
+    assert (Path(rewriter.__file__).parent / "data" / "runtimes.json").is_file()
+
+
+def judged(
+    body: str, *, opset: int = 17, ir_version: int = 8, functions: str = "", imports: str = ""
+) -> dict[str, Judged]:
+    model = parser.parse_model(
+        f'<ir_version: {ir_version}, opset_import: ["" : {opset}{imports}]>\n'
+        f"main (float[N, 4, 6, 6] x, float[2, 4] boxes, int64[2] which) => (float[a, b, c, d] y) {{ {body} }}\n{functions}"
+    )
+    return {item.name: item for item in rewriter.requirements(model).runtimes}
+
+
+def test_plain_operators_are_everywhere_up_to_the_newest_opset() -> None:
+    found = judged("y = Softmax (x)", opset=13, ir_version=7)
+    assert {item.verdict for item in found.values()} == {"has"}
+    found = judged("y = Softmax (x)", opset=18)
+    assert found["onnxruntime 1.8"] == Judged(
+        "onnxruntime 1.8",
+        "lacks",
+        ("opset 18 (its newest is 14)", "IR version 8 (its newest is 7)"),
+    )
+    assert found["onnxruntime 1.15"].verdict == "has"
+
+
+ROI = "y = RoiAlign <output_height = 2, output_width = 2> (x, boxes, which)"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "opset", "verdict", "reasons"),
+    [
+        ("onnxruntime 1.32", 21, "has", ()),
+        ("onnxruntime 1.32", 22, "lacks", ("RoiAlign (its kernels end at opset 21)",)),
+        ("tract 0.23", 16, "lacks", ("RoiAlign",)),
+        ("OpenVINO 2026.4", 16, "has", ()),
+        ("MNN", 16, "has", ()),
+        ("MNN", 15, "lacks", ("RoiAlign (wrong: it shifts by half a pixel)",)),
+    ],
+)
+def test_gaps_have_a_range_of_opsets(
+    runtime: str, opset: int, verdict: str, reasons: tuple[str, ...]
+) -> None:
+    assert judged(ROI, opset=opset)[runtime] == Judged(runtime, verdict, reasons)
+
+
+def test_gaps_may_depend_on_attributes() -> None:
+    grouped = judged("y = ConvTranspose <group = 2> (x, x)")
+    assert grouped["onnx.reference 1.23"].reasons == ("ConvTranspose (fails: with group)",)
+    plain = judged("y = ConvTranspose <group = 1> (x, x)")
+    assert plain["onnx.reference 1.23"].verdict == "has"
+
+
+def test_what_was_not_tried_is_not_known() -> None:
+    found = judged("y = Celu (x)")
+    assert found["onnxruntime 1.32"].verdict == "has"
+    assert found["tract 0.23"] == Judged("tract 0.23", "not known", ("Celu",))
+
+
+def test_functions_run_in_two_runtimes_only() -> None:
+    found = judged(
+        "y = local.f (x)",
+        functions='<domain: "local", opset_import: ["" : 17]> f (a) => (b) { b = Relu (a) }',
+        imports=', "local" : 1',
+    )
+    assert {item.name.split()[0] for item in found.values() if item.verdict == "has"} == {
+        "onnxruntime",
+        "onnxruntime-web",
+        "onnx.reference",
+    }
+    assert found["OpenVINO 2026.4"].reasons == ("model-local functions",)
+
+
+def test_an_operator_of_ones_own_is_nowhere_else() -> None:
+    found = judged("y = com.example.My (x)", imports=', "com.example" : 1')
+    assert all(item.verdict == "lacks" for item in found.values())
+    assert found["onnxruntime 1.32"].reasons == ("com.example::My (without its library)",)
+    assert found["onnxruntime-web 1.30"].reasons == ("com.example::My",)
+
+
+def test_the_default_domain_by_its_other_name() -> None:
+    found = judged("y = ai.onnx.Relu (x)", imports="")
+    assert found["OpenVINO 2026.4"].reasons == ("ai.onnx written on a node",)
+    assert found["tract 0.23"].verdict == "has"
