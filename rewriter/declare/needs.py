@@ -171,7 +171,7 @@ class Requirements:
             else f"no runtime of the table has every operator ({month})"
         ]
         lines += [
-            f"{', '.join(names)} {'lacks' if len(names) == 1 else 'lack'} {'; '.join(reasons)}"
+            f"not on {', '.join(names)}: {'; '.join(reasons)}"
             for reasons, names in self._grouped("lacks").items()
         ]
         unknown = self._grouped("not known")

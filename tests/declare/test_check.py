@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import numpy as np
 import onnx
 import onnxruntime
@@ -15,6 +17,7 @@ import rewriter
 from rewriter.cli import run as command
 from rewriter.errors import ModelReadError, UsageError
 from tests.declare.library import build
+from tests.stamp.test_manifest import SCHEMA
 from tests.texts import OWNED, PLAIN, ROLL, UNKNOWN, parse, write, write_external
 
 if TYPE_CHECKING:
@@ -29,6 +32,8 @@ main (float[N, 3] x) => (float[N, 3] y)
     y = com.example.Triple (a)
 }
 """
+
+ROLLED = "com.example.Roll <shifts: ints = [1], dims: ints = [1]>"
 
 
 @pytest.fixture
@@ -138,9 +143,7 @@ def test_the_name_of_a_library_leads_nowhere_else(stamped: tuple[Path, Path]) ->
 
 def test_a_library_without_a_record_is_loaded_when_named(tmp_path: Path) -> None:
     library = build(tmp_path)
-    source = write(
-        tmp_path / "in.onnx", KEPT.replace("com.example.Roll <shifts: ints = [1], dims: ints = [1]>", "Relu")
-    )
+    source = write(tmp_path / "in.onnx", KEPT.replace(ROLLED, "Relu"))
     found = rewriter.requirements(source, library={"com.example": library})
     assert found.runs
     assert found.operators[0].library.state == "given"
@@ -170,15 +173,33 @@ def test_a_library_for_nothing_is_refused(tmp_path: Path) -> None:
 
 
 def test_operators_of_the_runtime_are_its_own() -> None:
-    found = rewriter.requirements(
-        parse(OWNED.replace("com.example.Roll <shifts: ints = [1], dims: ints = [1]>", "Relu"))
-    )
+    found = rewriter.requirements(parse(OWNED.replace(ROLLED, "Relu")))
     assert found.runs
     (operator,) = found.operators
     assert (operator.operator, operator.runtime, operator.library.state) == (
         "com.microsoft::Gelu",
         "onnxruntime",
         "built in",
+    )
+
+
+def test_the_library_of_a_runtimes_operator_is_recorded(tmp_path: Path) -> None:
+    """Extensions of onnxruntime are libraries like any other."""
+    (tmp_path / "libextensions.so").write_bytes(b"a library")
+    text = OWNED.replace(ROLLED, "Relu").replace("com.microsoft", "ai.onnx.contrib")
+    report = rewriter.rewrite(
+        parse(text), library={"ai.onnx.contrib": tmp_path / "libextensions.so"}, simplify=False, verify=False
+    )
+    assert report.manifest is not None
+    jsonschema.Draft202012Validator(SCHEMA).validate(report.manifest)
+    sha256 = hashlib.sha256(b"a library").hexdigest()
+    (entry,) = report.manifest["runtime_operators"]
+    assert entry["library"] == {"file": "libextensions.so", "sha256": sha256}
+    (operator,) = rewriter.requirements(report.model).operators
+    assert (operator.runtime, operator.library.state, operator.library.sha256) == (
+        "onnxruntime-extensions",
+        "missing",
+        sha256,
     )
 
 

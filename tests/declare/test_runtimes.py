@@ -47,7 +47,8 @@ def judged(
 ) -> dict[str, Judged]:
     model = parser.parse_model(
         f'<ir_version: {ir_version}, opset_import: ["" : {opset}{imports}]>\n'
-        f"main (float[N, 4, 6, 6] x, float[2, 4] boxes, int64[2] which) => (float[a, b, c, d] y) {{ {body} }}\n{functions}"
+        f"main (float[N, 4, 6, 6] x, float[2, 4] boxes, int64[2] which) => (float[a, b, c, d] y) {{ {body} }}\n"
+        f"{functions}"
     )
     return {item.name: item for item in rewriter.requirements(model).runtimes}
 
