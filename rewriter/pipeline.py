@@ -227,7 +227,7 @@ class _Run:
             return False
         if earlier is None:
             # Without placeholders only simplification would do anything, and nothing needs proof.
-            return not self.simplify and not decomposed.kept
+            return not self.simplify and not decomposed.kept and not self.libraries.paths
         proved = (
             not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
         )
