@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _BEFORE_FIRST = np.iinfo(np.int64).min
 #: Larger tables of indices would weigh more in the file than the operator that they save.
 _MOST_ROWS = 1 << 16
+#: From this many rows in front of the reversed axes on, Gather between two Transposes beats a reversed Slice.
+_MANY_OUTER = 16
 
 
 class Flip(Placeholder):
@@ -46,6 +48,14 @@ class Flip(Placeholder):
     def one_gather(self, g: Builder, x: Value, dims: Ints) -> Value:
         return _by_gather(g, x, _axes(g, x, dims))
 
+    @decomposition(
+        when=lambda x, dims: _outer(x, dims) >= _MANY_OUTER,
+        requires=lambda x, dims: _outer(x, dims) > 0,
+        reason="rows between two Transposes: a half to a third of a reversed Slice",
+    )
+    def transposed(self, g: Builder, x: Value, dims: Ints) -> Value:
+        return _between_transposes(g, x, _axes(g, x, dims))
+
     @decomposition()
     def reversed_slice(self, g: Builder, x: Value, dims: Ints) -> Value:
         return _by_slice(g, x, _axes(g, x, dims))
@@ -56,6 +66,8 @@ class Flip(Placeholder):
         yield Case(f32(2, 3, 4, 32), dims=[1, 2])
         yield Case(f32(2, 3, 4, 32), dims=[-3, 0])
         yield Case(f32(5, 40), dims=[0])
+        yield Case(f32(4, 4, 3), dims=[-1])
+        yield Case(f32(2, 8, 2, 3), dims=[3, 2])
         yield Case(f32(2, 3), dims=[])
         yield Case(f32(), dims=[])
         yield Case(f32(1, 1), dims=[0, 1])
@@ -118,8 +130,10 @@ class Rot90(Placeholder):
 
 
 def _flip(g: Builder, x: Value, axes: list[int]) -> Value:
-    if _run_of(x, axes) is not None and _long_rows(x, axes):
+    if _long_rows(x, axes):
         return _by_gather(g, x, axes)
+    if _outer(x, axes) >= _MANY_OUTER:
+        return _between_transposes(g, x, axes)
     return _by_slice(g, x, axes)
 
 
@@ -170,3 +184,23 @@ def _by_slice(g: Builder, x: Value, axes: list[int]) -> Value:
         return x
     starts = [-1] * len(axes)
     return g.retyped(g.slice(x, starts, [_BEFORE_FIRST] * len(axes), axes, [-1] * len(axes)), x.shape)
+
+
+def _outer(x: Value, dims: Sequence[int]) -> int:
+    """How many rows there are in front of the reversed axes, where these are the last ones, all of them; else 0."""
+    sizes = known(x.shape)
+    run = _run_of(x, dims)
+    if sizes is None or run is None:
+        return 0
+    axes = {d % x.rank for d in dims}
+    return math.prod(sizes[: run[0]]) if axes == set(range(run[0], x.rank)) else 0
+
+
+def _between_transposes(g: Builder, x: Value, axes: list[int]) -> Value:
+    """The reversed axes as one, in front: there whole rows move."""
+    sizes = known(x.shape) or []
+    first = axes[0]
+    length = math.prod(sizes[first:])
+    x = g.transpose(g.reshape(x, [math.prod(sizes[:first]), length]), [1, 0])
+    x = g.gather(x, list(range(length - 1, -1, -1)), axis=0)
+    return g.reshape(g.transpose(x, [1, 0]), sizes)

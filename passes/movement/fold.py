@@ -94,8 +94,8 @@ class Fold(Placeholder):
         )
         return g.squeeze(image, [0]) if x.rank == 2 else image
 
+    # Twice the time of Col2Im, a third of added tiles'.
     @decomposition(
-        when=lambda **_: True,
         requires=lambda output_size, kernel_size, dilation, padding, stride, **_: _blocks_meet(
             output_size, kernel_size, dilation, padding, stride
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,17 +71,17 @@ class RepeatInterleave(Placeholder):
         dim: int | None = None,
         output_size: int | None = None,
     ) -> Value:
-        axis = 0 if dim is None or x.rank == 0 else axis_of(g, dim, x.rank)
-        if dim is None or x.rank == 0:
-            x = g.flatten(x) if x.has_rank and x.rank == 1 else _flat(g, x)
+        x, axis = _as_asked(g, x, dim)
         size = g.dim(x, axis)
-        if isinstance(repeats, tuple):
+        if size == 0:
+            return x
+        if not isinstance(repeats, tuple):
+            indices = _computed_rows(g, repeats, size, output_size)
+        else:
             indices = _known_rows(g, size, repeats)
             if indices.size(0) == 0:
                 # Not every runtime has a Gather of nothing.
                 return _typed(g, g.slice(x, [0], [0], [axis]), x, axis)
-        else:
-            indices = _computed_rows(g, size, repeats, output_size)
         return _typed(g, g.gather(x, indices, axis), x, axis)
 
     def cases(self) -> Iterator[Case]:
@@ -102,6 +103,7 @@ class RepeatInterleave(Placeholder):
         yield Case(f32(2, 2), i64(4, value=(1, 0, 2, 1)))
         yield Case(f32(3, 2), i64(1, value=(2,)), dim=0)
         yield Case(f32(3, 2), i64(3, value=(0, 0, 0)), dim=0)
+        yield Case(f32(0, 2), i64(0, value=()), dim=0)
 
 
 def _can_stack(x: Value, repeats: Any, dim: int | None) -> bool:
@@ -112,9 +114,12 @@ def _can_stack(x: Value, repeats: Any, dim: int | None) -> bool:
     )
 
 
-def _flat(g: Builder, x: Value) -> Value:
+def _as_asked(g: Builder, x: Value, dim: int | None) -> tuple[Value, int]:
+    """``x`` and the axis to repeat along; flat where there is none."""
+    if dim is not None and x.rank:
+        return x, axis_of(g, dim, x.rank)
     sizes = known(x.shape)
-    return g.flatten(x) if sizes is None else g.reshape(x, [int(np.prod(sizes, dtype=np.int64))])
+    return (g.flatten(x) if sizes is None else g.reshape(x, [math.prod(sizes)])), 0
 
 
 def _known_rows(g: Builder, size: int | Value, repeats: Ints) -> Value:
@@ -132,19 +137,19 @@ def _known_rows(g: Builder, size: int | Value, repeats: Ints) -> Value:
     return g.ints([int(i) for i in np.repeat(np.arange(rows), repeats if len(repeats) > 1 else repeats[0])])
 
 
-def _computed_rows(g: Builder, size: int | Value, repeats: Value, output_size: int | None) -> Value:
-    """Row i as often as repeats[i]: the i of every (i, j) with j < repeats[i], in order."""
-    if repeats.has_rank and repeats.rank > 1:
+def _computed_rows(g: Builder, repeats: Value, size: int | Value, output_size: int | None) -> Value:
+    """Row i as often as repeats[i]: the i of every pair (i, j) with j < repeats[i], in order."""
+    if repeats.rank > 1:
         raise UnsupportedParameter("repeats has more than one axis", where=g.where)
-    counts = g.cast(g.flatten(repeats) if repeats.rank else g.reshape(repeats, [1]), TensorProto.INT64)
+    counts = g.cast(repeats if repeats.rank else g.reshape(repeats, [1]), TensorProto.INT64)
     if counts.size(0) is None or counts.size(0) != size:
         # One number serves every element.
         counts = g.expand(counts, [size])
-    total = output_size if output_size is not None else g.reduce_sum(counts, [0], keepdims=False)
-    places = g.range(0, total)
-    # At place p stands the element before which as many others end at p or earlier.
-    ended = g.less_equal(g.unsqueeze(g.cumsum(counts, 0), [0]), g.unsqueeze(places, [1]))
-    return g.reduce_sum(g.cast(ended, TensorProto.INT64), [1], keepdims=False)
+    # A 0 more, so that there is a largest of none, too.
+    most = g.reduce_max(g.concat([counts, g.ints([0])], axis=0), [0], keepdims=False)
+    pairs = g.less(g.unsqueeze(g.range(0, most), [0]), g.unsqueeze(counts, [1]))
+    rows = g.gather(g.op("NonZero", pairs), 0, axis=0)
+    return rows if output_size is None else g.retyped(rows, (output_size,))
 
 
 def _typed(g: Builder, made: Value, x: Value, axis: int) -> Value:
