@@ -112,4 +112,6 @@ class Case:
 def _show(item: Any) -> str:
     if isinstance(item, TensorSpec):
         return f"{item.dtype}{list(item.shape)}"
+    if isinstance(item, np.ndarray) and item.ndim:
+        return f"constant {item.dtype}{list(item.shape)}"
     return repr(item)

@@ -6,8 +6,8 @@ from tests.runtimes.faults import Fault
 _TRAINS = "its BatchNormalization of opset 9 mixes the statistics of the batch in"
 
 FAULTS: tuple[Fault, ...] = (
-    Fault("reference", "group_norm", Result.WRONG, _TRAINS, cases="weight=array"),
-    Fault("reference", "instance_norm", Result.WRONG, _TRAINS, cases="running_var=array"),
+    Fault("reference", "group_norm", Result.WRONG, _TRAINS, cases="weight=constant"),
+    Fault("reference", "instance_norm", Result.WRONG, _TRAINS, cases="running_var=constant"),
     Fault(
         "tract",
         "instance_norm",
