@@ -59,8 +59,10 @@ def gelu(g: Builder, x: Value, approximate: str) -> Value:
     """GELU of ``x`` in opset-11 operators; UnsupportedParameter for a mode that torch has not."""
     _check(g, approximate)
     if approximate == "none":
-        return x * 0.5 * (g.erf(x * math.sqrt(0.5)) + 1)
-    inner = x * math.sqrt(2 / math.pi) * (x * x * 0.044715 + 1)
+        # Written as runtimes look for it: onnxruntime makes one kernel of just this form, with the division.
+        return x * (g.erf(x / math.sqrt(2)) + 1) * 0.5
+    scale = math.sqrt(2 / math.pi)
+    inner = x * (x * x * (0.044715 * scale) + scale)
     return x * 0.5 * (g.tanh(inner) + 1)
 
 
