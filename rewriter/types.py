@@ -45,8 +45,11 @@ class TensorType:
             return cls(tensor.elem_type)
         dims: list[Dim] = []
         for dim in tensor.shape.dim:
-            kind = dim.WhichOneof("value")
-            dims.append(dim.dim_value if kind == "dim_value" else (dim.dim_param or None) if kind else None)
+            if dim.WhichOneof("value") == "dim_value":
+                # A negative size is some exporters' way to say unknown.
+                dims.append(dim.dim_value if dim.dim_value >= 0 else None)
+            else:
+                dims.append(dim.dim_param or None)
         return cls(tensor.elem_type, tuple(dims))
 
     def to_proto(self) -> TypeProto:

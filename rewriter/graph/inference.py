@@ -12,6 +12,7 @@ What differs in the copy:
   instead.
 - Domains that are used without being imported are imported at version 1 (inference would raise).
 - ``ai.onnx`` is spelt as the default domain (onnx's inference does not know that they are one).
+- Negative sizes, which some exporters write for unknown ones, are left out.
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
 - Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the
@@ -34,6 +35,7 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shape_inference
 
+from rewriter.graph.interface import dims_of
 from rewriter.graph.lift import lift
 from rewriter.graph.scopes import Scope, graphs_of
 from rewriter.graph.types import common
@@ -126,6 +128,7 @@ def copy_main(
         for raw in copies:
             model.graph.initializer.add().MergeFromString(raw)
     _spell_default_domain(model)
+    open_negative_sizes(model)
     lift(model)
     return Copy(model, scope)
 
@@ -156,6 +159,7 @@ def copy_function(
     _add_imports(model, scope.opsets, domains)
     _add_functions(model, file.model, left_out)
     _spell_default_domain(model)
+    open_negative_sizes(model)
     lift(model)
     return Copy(model, scope)
 
@@ -256,6 +260,21 @@ def _add_functions(model: ModelProto, source: ModelProto, left_out: Iterable[tup
         used = {node.domain for node in function.node}
         for domain in sorted(used - declared - {"", "ai.onnx"}):
             model.functions[-1].opset_import.add(domain=domain, version=1)
+
+
+def open_negative_sizes(model: ModelProto) -> None:
+    """Leave negative sizes out of every declared type of ``model``: inference would count with them."""
+    waiting: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
+    while waiting:
+        place = waiting.pop()
+        values = [*place.value_info]
+        if not isinstance(place, FunctionProto):
+            values += [*place.input, *place.output]
+        for value in values:
+            for _, dim in dims_of(value.type):
+                if dim.dim_value < 0:
+                    dim.Clear()
+        waiting += [graph for node in place.node for _, _, graph in graphs_of(node)]
 
 
 def _spell_default_domain(model: ModelProto) -> None:

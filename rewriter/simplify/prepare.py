@@ -115,9 +115,7 @@ class _Preparation:
                 node.output.append(value.name)
                 self.result.sources[node.op_type] = value.name
                 continue
-            # A negative size is some exporters' way to say unknown.
-            shape = [None if isinstance(d, int) and d < 0 else d for d in kind.shape]
-            self._value(graph.input.add(), value.name, kind.with_shape(shape))
+            self._value(graph.input.add(), value.name, kind)
 
     def _outputs(self, graph: GraphProto) -> None:
         types: dict[str, TensorType | None] = {}

@@ -80,6 +80,34 @@ def test_the_default_domain_under_its_other_name():
     assert input_types(source) == ["float32[3, N]", "float32[3, N]"]
 
 
+def test_negative_sizes_are_unknown_ones():
+    """Paddle2ONNX and others write -1 for what is open; onnx's inference slices by it, and ends the process."""
+    source = model_of(
+        HEAD
+        + """g (float[2, 3] x, bool c) => (y) {
+            s = Constant<value = int64[1] {2}>()
+            e = Constant<value = int64[1] {3}>()
+            a = Constant<value = int64[1] {1}>()
+            t = Slice(x, s, e, a)
+            u = If (c) <
+                then_branch = f () => (p) { p = Slice(x, s, e, a) },
+                else_branch = h () => (q) { q = com.example.Mirror(x) }
+            >
+            v = com.example.Mirror(t)
+            y = Concat<axis = 1>(u, v)
+        }"""
+    )
+    for dim in source.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_value = -1
+    declared = source.graph.input[0].SerializeToString()
+    done = run_pass(source)
+    assert [str(kind) for region in done[1].regions for _, kind in region.inputs] == [
+        "float32[?, ?]",
+        "float32[?, ?]",
+    ]
+    assert done[0].graph.input[0].SerializeToString() == declared
+
+
 def test_declared_type_serves_where_inference_has_none():
     """The result of an operator that is kept: only the exporter knows its type."""
     source = model_of(

@@ -430,6 +430,23 @@ def test_options_that_do_not_fit_are_usage_errors(double_model):
             prove(double_model, Double(), **options)
 
 
+def test_negative_sizes_are_open_ones():
+    """As Paddle2ONNX writes them; a shift of 2 is not one of 2 modulo -1."""
+    source = model(
+        node("Slice", ["x", "two", "three", "one"], ["s"]),
+        example("Double", ["s"], ["d"]),
+        node("Shape", ["x"], ["shape"]),
+        node("Expand", ["d", "shape"], ["y"]),
+        inputs={"x": (FLOAT, [-1, -1])},
+        outputs={"y": (FLOAT, [-1, -1])},
+        tensors={"one": np.array([1]), "two": np.array([2]), "three": np.array([3])},
+        domains=["com.example"],
+    )
+    proof = prove(source, Double(), dims={"x.1": (3, 5)})
+    assert proof.verdict == "verified"
+    assert [sizes["x.1"] for sizes in proof.sizes] == [3, 5]
+
+
 def test_a_missing_kernel_is_not_a_difference():
     source = model(
         example("Double", ["x"], ["a"]),
