@@ -54,9 +54,9 @@ def plus(size: int | Value, more: int) -> int | Value:
 
 
 def at_least(g: Builder, x: Value, low: float | Value) -> Value:
-    """max(x, low), and ``low`` for NaN."""
+    """max(x, low), and ``low`` for NaN (of which openvino says that it is greater, but not that anything is less)."""
     bound = g.const(low, x) if isinstance(low, float) else low
-    return g.where_(g.greater(x, bound), x, bound)
+    return g.where_(g.less(bound, x), x, bound)
 
 
 def at_most(g: Builder, x: Value, high: float | Value) -> Value:

@@ -49,15 +49,21 @@ class AffineGrid(Placeholder):
         shape = [batch, *outer, dims]
         if places.is_empty(*shape):
             return g.constant_of_shape(shape, 0.0, theta)
-        # One row of the result is x·t₀ + t_D plus y·t₁ (plus z·t₂), each over all of the row: a product of matrices
-        # with long rows, in place of one for each pixel.
+        # Each row of the result is x·t₀ + t_D, and y·t₁ (and z·t₂) over all of it: sums of long rows, in place of a
+        # product with three numbers for each pixel.
         columns = g.split(g.transpose(fine, [0, 2, 1]), [1] * (dims + 1), 1)  # D + 1 of (N, 1, D)
-        width = outer[-1]
-        row = g.reshape(_centres(g, width, align_corners, fine), [width, 1]) * columns[0] + columns[-1]
-        rows = [g.expand(column, [batch, width, dims]) for column in reversed(columns[1:-1])]
-        length = g.product([width, dims])
-        stacked = g.concat([g.reshape(r, [batch, 1, length]) for r in [*rows, row]], axis=1)
-        grid = g.matmul(_coefficients(g, outer[:-1], align_corners, fine), stacked)
+        *others, x = (_centres(g, size, align_corners, fine) for size in outer)
+        along, ones = g.unsqueeze(x, [1]), g.unsqueeze(_ones(g, x), [1])
+        length = g.product([outer[-1], dims])
+
+        def row(value: Value) -> Value:
+            return g.reshape(value, [batch, 1, length])
+
+        y_row = row(ones * columns[1])
+        grid = g.unsqueeze(others[-1], [1]) * y_row + row(along * columns[0] + columns[-1])  # (N, H, W·D)
+        if dims == 3:
+            z_row = g.unsqueeze(others[0], [1]) * row(ones * columns[2])  # (N, D, W·D)
+            grid = g.unsqueeze(z_row, [2]) + g.unsqueeze(grid, [1])
         known = [*theta.shape[:1], *[d if isinstance(d, int) else None for d in outer], dims]
         return g.cast(g.retyped(g.reshape(grid, shape), known), theta)
 
@@ -109,16 +115,6 @@ def _centres(g: Builder, size: int | Value, align_corners: bool, like: Value) ->
     return (index * 2 - last) / (g.maximum(last, 1.0) if align_corners else count)
 
 
-def _coefficients(g: Builder, outer: list[int | Value], align_corners: bool, like: Value) -> Value:
-    """[z, y, 1] of every row of the grid, (D·H, 3), or [y, 1], (H, 2)."""
-    axes = [_centres(g, size, align_corners, like) for size in outer]
-    known = [np.asarray(axis.constant, np.float64) for axis in axes if axis.constant is not None]
-    if len(known) == len(axes):
-        rows = np.stack([m.reshape(-1) for m in np.meshgrid(*known, indexing="ij")], axis=1)
-        return g.const(np.concatenate([rows, np.ones((len(rows), 1))], axis=1), like)
-    count = g.product(outer)
-    shaped = []
-    for i, axis in enumerate(axes):
-        around = [j for j in range(len(axes)) if j != i]
-        shaped.append(g.reshape(g.expand(g.unsqueeze(axis, around), outer), [count, 1]))
-    return g.concat([*shaped, g.constant_of_shape([count, 1], 1.0, like)], axis=1)
+def _ones(g: Builder, x: Value) -> Value:
+    """Ones in the shape of what is finite."""
+    return g.const(np.ones(x.constant.shape), x) if x.constant is not None else x * 0 + 1

@@ -355,7 +355,8 @@ class _Sampler:
             span = divisor = self.of_sizes(lambda s: s * 2)
             away = g.abs(place + 0.5)
         away = away - g.floor(away / divisor) * divisor
-        folded = g.minimum(away, span - away)
+        # Not by Min, which in older versions of onnxruntime passes over NaN.
+        folded = places.at_most(g, away, span - away)
         return folded if self.align_corners else folded - 0.5
 
     def inside(self, place: Value) -> Value:

@@ -310,7 +310,7 @@ class PsRoiAlign(Placeholder):
             3,
             -1,
             **known,
-            **once,
+            **none,
         )
         yield Case(x, f32(2, 5, draw=_drawn), 0.5, 3, 2, 1, **known, **once)
         yield Case(x, f32(0, 5), 1.0, 2, 2, 2, **known, **none)

@@ -83,7 +83,7 @@ class RoiPool(Placeholder):
             return g.constant_of_shape(shape, 0.0, x), _none(g, shape) if g.wants("argmax") else None
         data = g.cast(x, places.wide(x))
         lowest = g.const(-_LARGEST, data)
-        source = rois_.table(g, g.where_(g.greater(data, lowest), data, lowest))
+        source = rois_.table(g, places.at_least(g, data, lowest))
         batch, *corners = rois_.columns(g, g.cast(rois, data), 5)
         x1, y1, x2, y2 = (_rounded(g, c * spatial_scale) for c in corners)
         y = _span(g, y1, y2, pooled_height, source.height, 1, longer=1, short=0)
