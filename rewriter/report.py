@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import ModelWriteError, RewriteError, Where
-from rewriter.graph.outline import shown
 from rewriter.verdict import verification_lines
 from rewriter.version import VERSION
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.graph.expanding import Region
+    from rewriter.graph.scopes import FunctionKey
 
 #: Version of the JSON layout; raised when a field changes its meaning or goes.
 FORMAT = 1
@@ -58,7 +58,7 @@ class Replaced:
             region.where,
             region.assumed,
             region.via,
-            None if region.function is None else shown(region.function),
+            None if region.function is None else function_name(region.function),
         )
 
 
@@ -278,6 +278,12 @@ class Report:
         return lines
 
 
+def function_name(key: FunctionKey) -> str:
+    """``"com.example::Roll"``, with an overload ``"com.example::Roll:2"``."""
+    domain, name, overload = key
+    return (f"{domain}::" if domain else "") + name + (f":{overload}" if overload else "")
+
+
 def limits_of_functions(replaced: Iterable[Replaced]) -> list[str]:
     """What is to be said of a model in which placeholders stay as calls to functions; nothing where none do."""
     called = {item.function for item in replaced if item.function is not None}
@@ -290,8 +296,8 @@ def limits_of_functions(replaced: Iterable[Replaced]) -> list[str]:
     overloads = sorted(name for name in called if name.rpartition("::")[2].count(":"))
     if overloads:
         said.append(
-            f"{', '.join(overloads)}: several decompositions of one operator are told apart by the overload, which "
-            "onnx's reference evaluator ignores: of the two only onnxruntime runs the file right"
+            f"{', '.join(overloads)}: decompositions of one operator are told apart by the overload, which onnx's "
+            "reference evaluator ignores, so that its results are wrong; onnxruntime before 1.32 refuses the file"
         )
     return said
 

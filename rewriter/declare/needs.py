@@ -13,9 +13,8 @@ from rewriter.declare.libraries import Needed, needed
 from rewriter.declare.runtimes import Judged, judge, table
 from rewriter.domains import is_standard_domain, normal_domain, runtime_of
 from rewriter.errors import UsageError
-from rewriter.graph.outline import shown
 from rewriter.libraries import Libraries
-from rewriter.report import as_text, to_json
+from rewriter.report import as_text, function_name, to_json
 from rewriter.source import Source, name_of, open_source
 from rewriter.verdict import stamp_text
 from rewriter.version import VERSION
@@ -222,7 +221,7 @@ def requirements(
             [_import(domain, number) for domain, number in sorted(opsets.items())],
             Import("", ir_version, refusal is None, refusal),
             operators,
-            {shown(key): count for key, count in contents.functions.items()},
+            {function_name(key): count for key, count in contents.functions.items()},
             judge(contents, ir_version, opsets),
             None if stamped is None else stamped.data,
             fits,

@@ -14,7 +14,7 @@ from rewriter.domains import is_standard_domain, normal_domain
 from rewriter.errors import DecompositionError
 from rewriter.graph.aliases import with_real_names
 from rewriter.graph.opsets import import_default
-from rewriter.graph.scopes import FunctionKey, ScopeRef, function_key, graphs_of, qualified
+from rewriter.graph.scopes import FunctionKey, ScopeRef, function_key, graphs_of
 from rewriter.graph.splice import Replacement, constant_node, with_names
 
 if TYPE_CHECKING:
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
     from rewriter.graph.scopes import Scope
     from rewriter.placeholder.binding import Site
 
-#: IR versions that brought model-local functions, and several of one name (overloads).
-FUNCTIONS_IR, OVERLOADS_IR = 8, 10
+#: The IR version that brought model-local functions.
+FUNCTIONS_IR = 8
+#: Overloads, several functions of one name, came with IR version 10.  But onnxruntime up to 1.25, which takes version
+#: 13, runs the last of them for all, without a word; this one it refuses.
+OVERLOADS_IR = 14
 
 
 def whole(site: Site, names: Names) -> Site:
@@ -58,7 +61,7 @@ class Outliner:
 
     @property
     def ir_version(self) -> int:
-        """The oldest IR version that has what was made; 0 where nothing was."""
+        """The oldest IR version at which what was made is not misread; 0 where nothing was."""
         if any(function.overload for function in self.functions):
             return OVERLOADS_IR
         return FUNCTIONS_IR if self.functions else 0
@@ -182,9 +185,3 @@ def _nodes(function: FunctionProto) -> Iterable[NodeProto]:
         for node in waiting.pop().node:
             yield node
             waiting.extend(graph for _, _, graph in graphs_of(node))
-
-
-def shown(key: FunctionKey) -> str:
-    """``"com.example::Roll"``, with an overload ``"com.example::Roll:2"``."""
-    name = qualified(NodeProto(domain=key[0], op_type=key[1]))
-    return f"{name}:{key[2]}" if key[2] else name
