@@ -31,7 +31,7 @@ from rewriter.graph.opsets import (
 from rewriter.graph.outline import Outliner, whole
 from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
-from rewriter.graph.survey import Call, Found, Keep, Survey, survey
+from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.types import contradicts
 from rewriter.types import TensorType
 
@@ -58,6 +58,8 @@ class Decomposed:
     runtime: list[tuple[str, str, int]] = field(default_factory=list)
     #: Passes that were named and took nothing.
     unmatched_passes: list[str] = field(default_factory=list)
+    #: ``--bind`` rules that gave a pass nothing.
+    unmatched_rules: list[str] = field(default_factory=list)
     #: Operators to be kept that the model does not hold.
     unmatched_keep: list[str] = field(default_factory=list)
     #: Sentences about what was removed, corrected or assumed.
@@ -353,5 +355,6 @@ def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: K
     result.runtime = [(domain, op_type, count) for (domain, op_type), count in sorted(counts.items())]
     took = {item.match.placeholder.pass_name() for item in found.found if item.match is not None}
     result.unmatched_passes = sorted(selection.named - took)
+    result.unmatched_rules = unmatched_rules(found.found, selection)
     used = {keep.entry(item.domain, item.node.op_type) for item in kept}
     result.unmatched_keep = sorted(f"{d}::{o}" if d else o for d, o in keep.operators - used)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
 from rewriter.graph.scopes import qualified
-from rewriter.graph.survey import Keep, survey
+from rewriter.graph.survey import Keep, survey, unmatched_rules
 from rewriter.placeholder.registry import Selection
 from rewriter.report import Declared, as_text, to_json
 from rewriter.source import Source, name_of, open_source
@@ -54,6 +54,7 @@ class Inspection:
     manifest: dict[str, Any] | None = None
     manifest_fits: bool = False
     unmatched_passes: list[str] = field(default_factory=list)
+    unmatched_rules: list[str] = field(default_factory=list)
 
     @property
     def unmatched(self) -> list[Sighting]:
@@ -83,6 +84,7 @@ class Inspection:
             ],
             "runtime_operators": [vars(d).copy() for d in self.runtime_operators],
             "unmatched_passes": list(self.unmatched_passes),
+            "unmatched_rules": list(self.unmatched_rules),
             "manifest": self.manifest,
             "manifest_fits": self.manifest_fits,
         }
@@ -121,6 +123,7 @@ class Inspection:
             for d in self.runtime_operators
         ]
         lines += [("note", f"pass '{name}' matches nothing") for name in self.unmatched_passes]
+        lines += [("note", f"--bind '{rule}' matches nothing") for rule in self.unmatched_rules]
         if self.manifest is not None:
             lines.append(("stamp", stamp_text(self.manifest, self.manifest_fits)))
         return lines
@@ -157,6 +160,7 @@ def inspect(
             None if stamped is None else stamped.data,
             valid is not None,
             _unmatched(found.found, selection),
+            unmatched_rules(found.found, selection),
         )
 
 

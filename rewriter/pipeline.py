@@ -186,6 +186,7 @@ class _Run:
         report = self.report
         report.replaced = [Replaced.of(region) for region in decomposed.regions]
         report.unmatched_passes = list(decomposed.unmatched_passes)
+        report.unmatched_rules = list(decomposed.unmatched_rules)
         report.warnings += decomposed.warnings
         report.ir_version_before = decomposed.ir_version_before
         report.warnings += limits_of_functions(report.replaced)
@@ -195,9 +196,9 @@ class _Run:
         asked = {f"{domain}::{name}" if domain else name for domain, name in self.keep.operators}
         unmatched_keep = [name for name in decomposed.unmatched_keep if name in asked]
         report.warnings += [f"the model holds no {name} to keep" for name in unmatched_keep]
-        unmatched = [f"pass '{name}'" for name in report.unmatched_passes] + [
-            f"--keep {n}" for n in unmatched_keep
-        ]
+        unmatched = [f"pass '{name}'" for name in report.unmatched_passes]
+        unmatched += [f"--bind '{rule}'" for rule in report.unmatched_rules]
+        unmatched += [f"--keep {n}" for n in unmatched_keep]
         if self.strict and unmatched:
             raise UnmatchedError(
                 f"nothing in the model matches {' and '.join(unmatched)}",

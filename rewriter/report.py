@@ -142,6 +142,7 @@ class Report:
     kept: list[Declared] = field(default_factory=list)
     runtime_operators: list[Declared] = field(default_factory=list)
     unmatched_passes: list[str] = field(default_factory=list)
+    unmatched_rules: list[str] = field(default_factory=list)
     renamed_dims: list[str] = field(default_factory=list)
     dropped_opsets: list[str] = field(default_factory=list)
     stripped_bytes: int | None = None
@@ -189,6 +190,7 @@ class Report:
             "kept": [vars(d).copy() for d in self.kept],
             "runtime_operators": [vars(d).copy() for d in self.runtime_operators],
             "unmatched_passes": list(self.unmatched_passes),
+            "unmatched_rules": list(self.unmatched_rules),
             "renamed_dims": list(self.renamed_dims),
             "dropped_opset_imports": list(self.dropped_opsets),
             "stripped_bytes": self.stripped_bytes,
@@ -246,6 +248,7 @@ class Report:
         if self.verification is not None:
             lines += verification_lines(self.verification, verbose=verbose)
         lines += [("note", f"pass '{name}' matched nothing") for name in self.unmatched_passes]
+        lines += [("note", f"--bind '{rule}' matched nothing") for rule in self.unmatched_rules]
         if self.renamed_dims:
             lines.append(("note", f"dims that the exporter had invented: {', '.join(self.renamed_dims)}"))
         lines += [("warning", text) for text in self.warnings]

@@ -224,6 +224,12 @@ def _classify(
     return Found(scope, index, node, match)
 
 
+def unmatched_rules(found: Iterable[Found], selection: Selection) -> list[str]:
+    """The ``--bind`` rules, as written, that gave a pass nothing."""
+    used = [item.match.rule for item in found if item.match is not None and item.match.rule is not None]
+    return [rule.text for rule in selection.rules if rule not in used]
+
+
 def _imports(function: FunctionProto, main: Scope) -> dict[str, int]:
     """What a function imports; the default domain at the model's version where its body did without it."""
     versions = {normal_domain(item.domain): item.version for item in function.opset_import}

@@ -156,11 +156,6 @@ class _Binder:
 
     def _apply_rule(self, rule: BindRule, free: list[tuple[int, str]]) -> list[tuple[int, str]]:
         for name, source in rule.sources.items():
-            if name not in self.signature:
-                raise self._error(
-                    f"--bind names a parameter '{name}' that pass '{rule.pass_name}' does not have",
-                    f"its parameters are: {', '.join(self.signature.names)}",
-                )
             parameter = self.signature[name]
             if isinstance(source, Fixed):
                 self.bound[name] = self._convert(

@@ -117,19 +117,17 @@ class Selection:
             if rule.pass_name not in found:
                 for placeholder in resolve(rule.pass_name):
                     found[placeholder.pass_name()] = placeholder
-        return cls(tuple(found[name] for name in sorted(found)), frozenset(named), rules)
+        selection = cls(tuple(found[name] for name in sorted(found)), frozenset(named), rules)
+        for rule in rules:
+            rule.check(selection._bound_to(rule).signature.names)
+        return selection
 
     def match(self, node: NodeProto, where: Where | None = None) -> Match | None:
         """The pass that takes ``node``, which is known to be a placeholder; AmbiguousMatchError where two do."""
         domain, name, selectors = operator_of(node)
         for rule in self.rules:
             if rule.op_type == name and _same_domain(rule.domain, domain):
-                placeholder = next(
-                    p
-                    for p in self.passes
-                    if rule.pass_name == p.pass_name() or normal(rule.pass_name) in all_names(p)
-                )
-                return Match(placeholder, _qualified(domain, name), rule, selectors)
+                return Match(self._bound_to(rule), _qualified(domain, name), rule, selectors)
         if is_runtime_domain(node.domain):
             return None
         found: list[Match] = []
@@ -150,6 +148,14 @@ class Selection:
                 remedy="name one of them with --passes, or tell them apart with --bind",
             )
         return certain[0] if certain else None
+
+    def _bound_to(self, rule: BindRule) -> Placeholder:
+        """The pass that ``rule`` names."""
+        return next(
+            p
+            for p in self.passes
+            if rule.pass_name == p.pass_name() or normal(rule.pass_name) in all_names(p)
+        )
 
     def nearest(self, node: NodeProto) -> str | None:
         """A pass that might be meant by a node that nothing matches: for the message, never to be used."""

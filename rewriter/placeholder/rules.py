@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import difflib
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,20 @@ class BindRule:
     op_type: str
     pass_name: str
     sources: Mapping[str, Attribute | Input | Fixed] = field(default_factory=dict)
+    #: The rule as it was written.
+    text: str = field(default="", compare=False)
+
+    def check(self, parameters: Sequence[str]) -> None:
+        """UsageError where the rule names a parameter that is none of the pass's ``parameters``."""
+        for name in self.sources:
+            if name in parameters:
+                continue
+            near = difflib.get_close_matches(name, parameters, n=1)
+            hint = f"did you mean '{near[0]}'? " if near else ""
+            raise UsageError(
+                f"--bind '{self.text}' names a parameter '{name}' that pass '{self.pass_name}' does not have",
+                remedy=f"{hint}its parameters are: {', '.join(parameters)}",
+            )
 
 
 @dataclass(frozen=True)
@@ -72,7 +87,7 @@ def parse_bind(text: str) -> BindRule:
                 sources[name] = Fixed(literal(source))
             except (ValueError, SyntaxError) as error:
                 raise UsageError(f"--bind '{text}': '{source}' cannot be read", remedy=form) from error
-    return BindRule(domain, op_type, match["name"], sources)
+    return BindRule(domain, op_type, match["name"], sources, text.strip())
 
 
 def _split_arguments(text: str) -> list[str]:

@@ -160,6 +160,26 @@ def test_a_named_pass_that_matches_nothing_is_reported_and_an_error_with_strict(
     assert "'square_plus_one' matched nothing" in done.out
 
 
+def test_a_rule_that_matches_nothing_is_reported_and_an_error_with_strict(
+    rewrite: Rewrite, roll: Path
+) -> None:
+    target, rule = roll.with_name("out.onnx"), "mylib::no_such=roll(shifts=amount)"
+    arguments = (roll, target, "--bind", rule, "--no-simplify", "--no-verify")
+    done = rewrite(*arguments, "--strict", "--report", roll.with_name("r.json"))
+    assert done.code == 1
+    assert rule in done.err
+    assert not target.exists()
+    assert json.loads(roll.with_name("r.json").read_text())["failure"]["code"] == "unmatched"
+    done = rewrite(*arguments, "--report", roll.with_name("r.json"))
+    assert done.code == 0
+    assert f"'{rule}' matched nothing" in done.out
+    assert json.loads(roll.with_name("r.json").read_text())["unmatched_rules"] == [rule]
+    assert f"'{rule}' matches nothing" in rewrite(roll, "--bind", rule).out
+    done = rewrite(roll, target, "--bind", "mylib::no_such=roll(shfts=amount)")
+    assert done.code == 2
+    assert "'shfts'" in done.err
+
+
 def test_bind_gives_an_operator_to_a_pass(rewrite: Rewrite, tmp_path: Path) -> None:
     source = write(
         tmp_path / "m.onnx",

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
+from rewriter.decompose import decompose
 from rewriter.errors import (
     BindingError,
     CyclicDecompositionError,
@@ -13,6 +14,8 @@ from rewriter.errors import (
     NeedsRank,
     OpsetError,
 )
+from rewriter.placeholder import Selection
+from rewriter.storage import ModelFile
 from tests.decompose.passes import Affine, Mirror, evaluate, model_of, operators, run_pass
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "com.example": 1]>\n'
@@ -167,6 +170,14 @@ def test_a_named_pass_that_took_nothing_is_reported():
         HEAD + "g (float[1, 3] x) => (float[1, 3] y) { y = com.example.Affine(x) }", Affine, Mirror
     )
     assert done.unmatched_passes == ["mirror"]
+
+
+def test_a_rule_that_took_nothing_is_reported():
+    source = model_of(HEAD + "g (float[1, 3] x) => (float[1, 3] y) { y = com.example.Affine(x) }")
+    rules = ["com.example::Affine = affine", "com.example::Afine=affine(x=$0)"]
+    with ModelFile.from_proto(source) as file:
+        done = decompose(file, Selection.load([Affine], rules))
+    assert done.unmatched_rules == [rules[1]]
 
 
 def test_operators_of_runtimes_stay():

@@ -72,6 +72,12 @@ def test_bind_alone_brings_its_pass() -> None:
     assert taken(selection, "mylib::other") is None
 
 
+def test_the_parameters_of_a_rule_are_checked_before_anything_is_read() -> None:
+    with pytest.raises(UsageError, match=r"'a::b=roll\(shfts=n\)' names a parameter 'shfts'") as caught:
+        Selection.load("swish", ["c::d=swish(x=$0)", "a::b=roll(shfts=n)"])
+    assert str(caught.value.remedy).startswith("did you mean 'shifts'?")
+
+
 def test_one_pass_takes_nothing_of_another() -> None:
     assert taken(NAMED, "com.example::Swish") is None
 
