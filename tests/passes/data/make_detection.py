@@ -74,6 +74,15 @@ def main() -> None:
         rows = np.column_stack([boxes * 4, numerators, classes]).astype(np.int16)
         put(f"batched_nms/{name}/0.5", rows=rows, kept=kept.to(torch.int16))
 
+    # As RoIHeads.postprocess_detections: every pair of box and class, above a threshold, the best of them.
+    boxes, classes, limit = clusters(rng, 20).astype(np.float32), 3, 15
+    scores = (rng.permutation(20 * classes).astype(np.float32) / (20 * classes)).reshape(20, classes)
+    pairs = torch.from_numpy(scores).flatten()
+    above = torch.where(pairs > 0.25)[0]
+    places = torch.from_numpy(boxes)[above // classes]
+    best = above[batched_nms(places, pairs[above], above % classes, 0.5)[:limit]]
+    put("multiclass_nms/pairs/0.5", boxes=boxes, scores=scores, kept=best.to(torch.int16))
+
     for name, weights, classes in [
         ("plain", (1.0, 1.0, 1.0, 1.0), 1),
         ("weighted", (10.0, 10.0, 5.0, 5.0), 3),
