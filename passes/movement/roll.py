@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 _GATHER_ROW_BYTES = 64
 #: Larger tables of indices would weigh more in the file than the operator that they save.
 _GATHER_MAX_ROWS = 1 << 16
+#: The largest number that an operator can be given, and so can its negative.
+_LARGEST = (1 << 63) - 1
+_TORCH_MIN = -(1 << 62)
 
 _MOVED = (
     "float16",
@@ -60,6 +63,10 @@ class Roll(Placeholder):
 
         if isinstance(shifts, torch.Tensor):
             shifts = shifts.reshape(-1).tolist()
+        # torch reads no int below −2^62; what is left of it after whole turns means the same.
+        sizes = [x.shape[d] for d in dims] if x.ndim and len(dims) else [x.numel()] * len(shifts)
+        if any(s < _TORCH_MIN for s in shifts) and len(sizes) == len(shifts):
+            shifts = [s % max(size, 1) for s, size in zip(shifts, sizes, strict=True)]
         return torch.roll(x, tuple(shifts), tuple(dims))
 
     def infer(self, x: Value, shifts: Ints | Value, dims: Ints = ()) -> Any:
@@ -127,11 +134,12 @@ class Roll(Placeholder):
         yield Case(f32(2, 3, 48), shifts=[1, -16], dims=[1, 2])
         yield Case(f32(1, 2, 5, 33), shifts=[2, -4], dims=[2, 3])
         # Larger than the axis, on either side; a multiple of it; none.
-        for shift in (3, 7, -7, 10_000, -10_000, 0, 6):
+        for shift in (3, 7, -7, 10_000, -10_000, 0, 6, -(1 << 63)):
             yield Case(f32(2, 3), shifts=[shift], dims=[1])
         # The same axis twice: the shifts add up.
         yield Case(f32(4, 5), shifts=[1, 2], dims=[1, 1])
         yield Case(f32(4, 5), shifts=[1, -3, 2], dims=[0, -1, -2])
+        yield Case(f32(4, 5), shifts=[_LARGEST, _LARGEST], dims=[1, 1])
         # No axes: flat.
         yield Case(f32(2, 3, 4), shifts=[5])
         yield Case(f32(7), shifts=[-2])
@@ -281,6 +289,10 @@ def _roll_axis(g: Builder, x: Value, shift: int | Value, axis: int) -> Value:
             return _swap(g, x, axis, tail=([-1], [np.iinfo(np.int64).max]), head=([0], [-1]))
         if not isinstance(size, int) and shift == -1:
             return _swap(g, x, axis, tail=([1], [np.iinfo(np.int64).max]), head=([0], [1]))
+        if not isinstance(size, int) and abs(shift) > _LARGEST:
+            # No int64 holds it, or its negative: as much as one does, then the rest.
+            most = _LARGEST if shift > 0 else -_LARGEST
+            return _roll_axis(g, _roll_axis(g, x, most, axis), shift - most, axis)
     if isinstance(size, int) and isinstance(shift, int):
         cut = size - shift
         if size <= _GATHER_MAX_ROWS and _row_bytes(x, axis) >= _GATHER_ROW_BYTES:

@@ -21,7 +21,7 @@ from onnx import AttributeProto, helper, numpy_helper
 from rewriter.errors import BindingError, Where
 from rewriter.placeholder.conversion import as_kind, kind_of, plain, short
 from rewriter.placeholder.rules import Attribute, Fixed, literal
-from rewriter.types import TensorType
+from rewriter.types import TensorType, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -265,11 +265,19 @@ class _Binder:
             try:
                 return self._convert(parameter, constant, f"input {index} ('{name}')")
             except BindingError:
-                if not parameter.is_tensor:
+                # One of another shape is a tensor all the same, one of other elements is not.
+                if not parameter.is_tensor or not parameter.may_hold(constant.dtype):
                     raise
         if not parameter.is_tensor:
             raise self._not_constant(parameter, index, name)
-        return Ref(name, self.site.type_of(index) or _type_of(constant), constant)
+        kind = self.site.type_of(index) or _type_of(constant)
+        if kind is not None and kind.dtype and not parameter.may_hold(helper.tensor_dtype_to_np_dtype(kind.dtype)):
+            raise self._error(
+                f"input {index} ('{name}') is a {dtype_name(kind.dtype)} tensor, and '{parameter.name}' must be "
+                f"{parameter}",
+                None,
+            )
+        return Ref(name, kind, constant)
 
     def _from_attribute(self, parameter: Parameter, attribute: AttributeProto) -> Any:
         what = f"attribute '{attribute.name}'"

@@ -74,6 +74,14 @@ _SIMPLE: Mapping[Any, Kind] = {
 }
 
 
+#: What numpy calls the elements of which each kind is made.
+_ELEMENTS: Mapping[Kind, str] = {
+    **dict.fromkeys((Kind.INT, Kind.INTS, Kind.BOOL), "biu"),
+    **dict.fromkeys((Kind.FLOAT, Kind.FLOATS), "biuf"),
+    **dict.fromkeys((Kind.STR, Kind.STRS), "OSU"),
+}
+
+
 @dataclass(frozen=True)
 class Parameter:
     name: str
@@ -96,6 +104,16 @@ class Parameter:
     def is_constant(self) -> bool:
         """Whether it may be given as a Python value."""
         return any(kind is not Kind.TENSOR for kind in self.kinds)
+
+    def may_hold(self, dtype: np.dtype[Any]) -> bool:
+        """Whether a tensor of ``dtype`` can stand for it, where a Python value could too: its elements fit those."""
+        allowed = [_ELEMENTS[kind] for kind in self.kinds if kind in _ELEMENTS]
+        if not allowed or Kind.ARRAY in self.kinds:
+            return True
+        letter = dtype.kind
+        if letter == "V":  # numpy knows neither int4 nor bfloat16
+            letter = "i" if dtype.name.startswith(("int", "uint")) else "f"
+        return any(letter in letters for letters in allowed)
 
     def absent(self) -> Any:
         """What it is when the placeholder does not give it."""

@@ -92,6 +92,28 @@ def test_aten_forms(name: str, x: torch.Tensor, arguments: Any, expected: torch.
     )
 
 
+@pytest.mark.parametrize("sizes", [(3, 5), ("a", "b")], ids=["static", "symbolic"])
+@pytest.mark.parametrize("opset", [13, 17])
+@pytest.mark.parametrize(
+    ("shifts", "dims"),
+    [
+        ([-(2**63)], [1]),
+        ([-(2**63)], []),
+        ([-(2**63)] * 2, [1, 1]),
+        ([2**63 - 1] * 3, [0, 0, 0]),
+        ([-(2**63), 2**63 - 1], [0, 0]),
+    ],
+)
+def test_shifts_at_the_ends_of_int64(shifts: Any, dims: Any, opset: int, sizes: Any) -> None:
+    x = torch.arange(15, dtype=torch.float32).reshape(3, 5)
+    model = fall_through("roll", x, np.asarray(shifts, np.int64), np.asarray(dims, np.int64))
+    model.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes))
+    model.opset_import[0].version = opset
+    # Python's numbers have no end, so NumPy's roll takes them as they are; torch reads none below -2**62.
+    expected = np.roll(x.numpy(), shifts, dims) if dims else np.roll(x.numpy(), shifts[0])
+    np.testing.assert_array_equal(rewritten(model, x), expected)
+
+
 def test_a_mode_as_text() -> None:
     model = fall_through("pad", IMAGE, [1, 2, 0, 0])
     model.graph.initializer.append(helper.make_tensor("mode", TensorProto.STRING, [], [b"circular"]))

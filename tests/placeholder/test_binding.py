@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -50,7 +51,7 @@ def site(inputs: list[str], constants: dict[str, Any] | None = None, **attribute
         kind = {"attr_type": 7} if value == [] else {}
         node.attribute.append(helper.make_attribute(name, value, **kind))
     known = {name: np.asarray(value) for name, value in (constants or {}).items()}
-    return Site(node, tuple(F32 if name else None for name in inputs), known)
+    return Site(node, tuple({"x": F32, "f": F32}.get(name) for name in inputs), known)
 
 
 def arguments(function: Any, at: Site, **options: Any) -> dict[str, Any]:
@@ -106,6 +107,29 @@ def test_a_computed_parameter_where_it_is_not() -> None:
 def test_a_tensor_of_several_elements_is_no_number() -> None:
     assert arguments(swish, site(["x", "b"], {"b": 0.5}))["beta"] == 0.5
     assert arguments(swish, site(["x", "b"], {"b": np.ones(3, np.float32)}))["beta"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("function", "given", "says"),
+    [
+        (roll, np.asarray([1.0]), "a constant float64 tensor of shape \\[1\\], and 'shifts' must be a list of int"),
+        (roll, np.ones((2, 2), np.float32), "'shifts' must be a list of integers or a tensor"),
+        (roll, np.asarray([b"1"], object), "'shifts' must be a list of integers or a tensor"),
+        (roll, None, r"input 1 \('f'\) is a float32 tensor, and 'shifts' must be a list of integers or a tensor"),
+        (swish, np.asarray([1j]), "'beta' must be a number or a tensor"),
+    ],
+)
+def test_a_tensor_of_other_elements_does_not_stand_for_a_number(
+    function: Any, given: Any, says: str
+) -> None:
+    with pytest.raises(BindingError, match=says):
+        bind(signature(function), site(["x", "f"], {} if given is None else {"f": given}))
+
+
+def test_a_tensor_of_another_shape_or_of_whole_numbers_does() -> None:
+    assert arguments(roll, site(["x", "s"], {"s": np.ones((2, 2), np.int32)}))["shifts"] == "s"
+    assert arguments(swish, site(["x", "b"], {"b": np.ones(3, np.int64)}))["beta"] == "b"
+    assert arguments(swish, site(["x", "b"], {"b": np.ones(3, ml_dtypes.bfloat16)}))["beta"] == "b"
 
 
 def test_defaults_and_omitted_inputs() -> None:
