@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -45,6 +45,21 @@ def carried(g: Builder, x: Value, lacking: Collection[int], move: Callable[[Valu
     if x.dtype not in lacking:
         return move(x)
     return g.cast(move(g.cast(x, _CARRIERS[x.dtype])), x.dtype)
+
+
+def by_signed(x: Any, move: Callable[[Any], Any]) -> Any:
+    """``move(x)`` in PyTorch, which has few kernels for unsigned integers: their bits as signed ones."""
+    import torch
+
+    views = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
+    if x.dtype not in views:
+        return move(x)
+    return move(x.view(views[x.dtype])).view(x.dtype)
+
+
+def lacks_pad(g: Builder) -> frozenset[int]:
+    """Element types that Pad does not take, or that onnxruntime has no kernel of it for."""
+    return NO_PAD if g.opset >= 13 else NO_PAD | {TensorProto.BOOL}
 
 
 def filled(g: Builder, x: Value, outside: Value, value: float) -> Value:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from passes.movement._data import EXACT, LONG_ROW_BYTES, MOVED, axis_of, known, row_bytes
+from passes.movement._data import EXACT, LONG_ROW_BYTES, MOVED, axis_of, by_signed, known, row_bytes
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32
 
@@ -35,7 +35,7 @@ class Flip(Placeholder):
     def reference(self, x: Any, dims: Any) -> Any:
         import torch
 
-        return torch.flip(x, tuple(dims))
+        return by_signed(x, lambda data: torch.flip(data, tuple(dims)))
 
     def infer(self, x: Value, dims: Ints) -> Any:
         return x.type
@@ -87,7 +87,7 @@ class Rot90(Placeholder):
     def reference(self, x: Any, k: int = 1, dims: Any = (0, 1)) -> Any:
         import torch
 
-        return torch.rot90(x, k, tuple(dims))
+        return by_signed(x, lambda data: torch.rot90(data, k, tuple(dims)))
 
     def infer(self, x: Value, k: int = 1, dims: Ints = (0, 1)) -> Any:
         if x.type is None or x.type.shape is None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from passes.movement._data import EXACT, MOVED, NO_PAD, as_value, carried, filled, item_bytes
+from passes.movement._data import EXACT, MOVED, as_value, carried, filled, item_bytes, lacks_pad
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
 
@@ -307,7 +307,7 @@ def _by_operator(g: Builder, x: Value, pad: Any, mode: str, value: float | None 
     def made(data: Value) -> Value:
         return g.pad(data, *added, mode=_MODES[mode], value=value)
 
-    lacking = NO_PAD if g.opset >= 13 else {*NO_PAD, TensorProto.BOOL}
+    lacking = lacks_pad(g)
     if mode in ("constant", "circular"):
         return carried(g, _crop(g, x, *cropped), lacking, made)
     return _crop(g, carried(g, x, lacking, made), *cropped)
@@ -364,7 +364,7 @@ def _by_computed_pads(g: Builder, x: Value, pad: Any, value: float | None) -> Va
     leading = g.ints([0] * (x.rank - count // 2))
     sides = g.split(g.gather(pad, order, axis=0), [count // 2] * 2, axis=0)
     ends_in_order = g.concat([leading, sides[0], leading, sides[1]], axis=0)
-    lacking = NO_PAD if g.opset >= 13 else {*NO_PAD, TensorProto.BOOL}
+    lacking = lacks_pad(g)
 
     def made(data: Value) -> Value:
         fill = None if value is None else g.const(value, data)

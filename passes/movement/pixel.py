@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto
 
-from passes.movement._data import EXACT, MOVED, known
+from passes.movement._data import EXACT, MOVED, by_signed, known
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32
 
@@ -31,7 +31,7 @@ class PixelShuffle(Placeholder):
     def reference(self, x: Any, upscale_factor: int) -> Any:
         import torch
 
-        return torch.nn.functional.pixel_shuffle(x, upscale_factor)
+        return by_signed(x, lambda data: torch.nn.functional.pixel_shuffle(data, upscale_factor))
 
     def infer(self, x: Value, upscale_factor: int) -> Any:
         if x.type is None or x.type.shape is None or x.rank < 3:
@@ -45,6 +45,8 @@ class PixelShuffle(Placeholder):
     def transposes(self, g: Builder, x: Value, upscale_factor: int) -> Value:
         _check(g, x, upscale_factor)
         r = upscale_factor
+        if r == 1:
+            return x
         *leading, c, h, w = (g.dim(x, i) for i in range(x.rank))
         return shuffle(g, x, [*leading, over(g, c, r * r)], (h, w), (r, r))
 
@@ -55,6 +57,8 @@ class PixelShuffle(Placeholder):
     )
     def depth_to_space(self, g: Builder, x: Value, upscale_factor: int) -> Value:
         _check(g, x, upscale_factor)
+        if upscale_factor == 1:
+            return x
         result: Value = g.op("DepthToSpace", x, blocksize=upscale_factor, mode="CRD")
         return result
 
@@ -88,7 +92,7 @@ class PixelUnshuffle(Placeholder):
             # On a CPU it gives back an empty tensor as it is, against its own shape function.
             meta = torch.nn.functional.pixel_unshuffle(x.to("meta"), downscale_factor)
             return x.new_empty(meta.shape)
-        return torch.nn.functional.pixel_unshuffle(x, downscale_factor)
+        return by_signed(x, lambda data: torch.nn.functional.pixel_unshuffle(data, downscale_factor))
 
     def infer(self, x: Value, downscale_factor: int) -> Any:
         if x.type is None or x.type.shape is None or x.rank < 3:
@@ -104,12 +108,12 @@ class PixelUnshuffle(Placeholder):
     )
     def space_to_depth(self, g: Builder, x: Value, downscale_factor: int) -> Value:
         _check(g, x, 1)
-        return unshuffle_by_space_to_depth(g, x, downscale_factor)
+        return x if downscale_factor == 1 else unshuffle_by_space_to_depth(g, x, downscale_factor)
 
     @decomposition()
     def transposes(self, g: Builder, x: Value, downscale_factor: int) -> Value:
         _check(g, x, 1)
-        return _unshuffle(g, x, downscale_factor)
+        return x if downscale_factor == 1 else _unshuffle(g, x, downscale_factor)
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(1, 2, 4, 6), downscale_factor=2)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from passes.movement._data import EXACT, LONG_ROW_BYTES, MOVED, axis_of, known, row_bytes
+from passes.movement._data import EXACT, LONG_ROW_BYTES, MOVED, axis_of, by_signed, known, row_bytes
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
 
@@ -38,7 +38,8 @@ class RepeatInterleave(Placeholder):
 
         if not isinstance(repeats, torch.Tensor):
             repeats = torch.tensor(repeats)
-        return torch.repeat_interleave(x, repeats.long(), dim, output_size=output_size)
+        counts = repeats.long()
+        return by_signed(x, lambda data: torch.repeat_interleave(data, counts, dim, output_size=output_size))
 
     @decomposition(
         when=lambda x, dim, **_: x.is_static and row_bytes(x, -1 if dim is None else dim) < LONG_ROW_BYTES,

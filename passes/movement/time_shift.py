@@ -23,11 +23,12 @@ from passes.movement._data import (
     EXACT,
     LONG_ROW_BYTES,
     MOVED,
-    NO_PAD,
     as_value,
     axis_of,
+    by_signed,
     carried,
     filled,
+    lacks_pad,
     row_bytes,
 )
 from rewriter.errors import UnsupportedParameter
@@ -278,13 +279,13 @@ def _shifted_reference(x: Any, shift: int, dim: int, mode: str, value: float) ->
 
     size = x.shape[dim]
     source = torch.arange(size) - shift
-    moved = x.index_select(dim, source.clamp(0, max(size - 1, 0)))
+    moved = by_signed(x, lambda data: data.index_select(dim, source.clamp(0, max(size - 1, 0))))
     if mode == "replicate":
         return moved
     shape = [1] * x.dim()
     shape[dim] = size
     outside = ((source < 0) | (source >= size)).reshape(shape)
-    return moved.masked_fill(outside, value)
+    return by_signed(moved, lambda data: data.masked_fill(outside, value))
 
 
 def _shift(g: Builder, x: Value, shift: int, axis: int, value: float) -> Value:
@@ -296,7 +297,7 @@ def _shift(g: Builder, x: Value, shift: int, axis: int, value: float) -> Value:
 
     def padded(data: Value) -> Value:
         return carried(
-            g, data, _lacking(g), lambda d: g.pad(d, before, after, value=value if value != 0.0 else None)
+            g, data, lacks_pad(g), lambda d: g.pad(d, before, after, value=value if value != 0.0 else None)
         )
 
     if size is not None and abs(shift) < size:
@@ -307,10 +308,6 @@ def _shift(g: Builder, x: Value, shift: int, axis: int, value: float) -> Value:
     if size is not None:
         start, end = ([0], [size]) if shift > 0 else ([-shift], [size - shift])
     return g.retyped(g.slice(padded(x), start, end, [axis]), x.shape)
-
-
-def _lacking(g: Builder) -> frozenset[int]:
-    return NO_PAD if g.opset >= 13 else NO_PAD | {TensorProto.BOOL}
 
 
 def _context(g: Builder, left: int, right: int) -> tuple[int, ...]:
@@ -341,7 +338,7 @@ def _by_gather(g: Builder, x: Value, shifts: Sequence[int], mode: str, value: fl
         source = np.where((source < 0) | (source >= frames), frames, source)
         if (source == frames).any():
             before, after = [0] * x.rank, [0] * (x.rank - 2) + [1, 0]
-            x = carried(g, x, _lacking(g), lambda d: g.pad(d, before, after, value=value if value else None))
+            x = carried(g, x, lacks_pad(g), lambda d: g.pad(d, before, after, value=value if value else None))
     else:
         source = np.clip(source, 0, frames - 1)
     moved = g.gather(x, [int(i) for i in source.reshape(-1)], x.rank - 2)
@@ -372,7 +369,7 @@ def _by_slices(
             return g.pad(data, before, after, mode="edge")
         return g.pad(data, before, after, value=value if value else None)
 
-    wide = x if size == 0 else carried(g, x, _lacking(g), padded)
+    wide = x if size == 0 else carried(g, x, lacks_pad(g), padded)
     parts = []
     for shift in shifts:
         start, behind = first - shift, last + shift

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto
 
-from passes.movement._data import EXACT, MOVED, NO_WHERE, carried
+from passes.movement._data import EXACT, MOVED, NO_WHERE, by_signed, carried
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
 
@@ -42,7 +42,7 @@ class Tril(Placeholder):
     def reference(self, x: Any, diagonal: Any = 0) -> Any:
         import torch
 
-        return torch.tril(x, int(diagonal))
+        return by_signed(x, lambda data: torch.tril(data, int(diagonal)))
 
     def infer(self, x: Value, diagonal: int | Value = 0) -> Any:
         return x.type
@@ -70,7 +70,7 @@ class Triu(Placeholder):
     def reference(self, x: Any, diagonal: Any = 0) -> Any:
         import torch
 
-        return torch.triu(x, int(diagonal))
+        return by_signed(x, lambda data: torch.triu(data, int(diagonal)))
 
     def infer(self, x: Value, diagonal: int | Value = 0) -> Any:
         return x.type

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from passes.movement._data import EXACT, MOVED, NO_PAD, carried, known, pair
+from passes.movement._data import EXACT, MOVED, carried, known, lacks_pad, pair
 from passes.movement.pixel import KERNELS, unshuffle_by_space_to_depth
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32
@@ -135,7 +135,7 @@ class Unfold(Placeholder):
         yield Case(f32(1, 1, 7, 8), kernel_size=[3], stride=[3], dtypes=("float32", "int64"))
         yield Case(f32(1, 2, 3, 3), kernel_size=[1])
         yield Case(f32(1, 2, 3, 4), kernel_size=[3, 4])
-        yield Case(f32(0, 2, 3, 3), kernel_size=[2], symbolic=False, reason=_EMPTY)
+        yield Case(f32(0, 2, 3, 3), kernel_size=[2])
         yield Case(
             f32(1, 1, 2, 3, value=(float("inf"), float("nan"), -0.0, 1.0, float("-inf"), 2.0)),
             kernel_size=[2, 2],
@@ -190,7 +190,7 @@ class Window:
         if not any(self.padding):
             return image
         around = [0, 0, *self.padding]
-        return carried(g, image, NO_PAD, lambda data: g.pad(data, around, around))
+        return carried(g, image, lacks_pad(g), lambda data: g.pad(data, around, around))
 
     def slices(self, g: Builder, x: Value, axis: int) -> list[Value]:
         """What each row (0) or column (1) of the block sees."""
@@ -210,13 +210,18 @@ class Window:
         c = g.dim(x, -3)
         rows = g.product([c, math.prod(self.kernel)])
         counts = known([self.count(size, i) for i, size in enumerate(x.shape[-2:])])
-        places = -1 if counts is None else math.prod(counts)
-        if x.is_static or not isinstance(rows, int):
-            return g.reshape(blocks, [*([] if lone else [g.dim(x, 0)]), rows, places])
+        places: int | Value = -1
+        if counts is not None:
+            places = math.prod(counts)
+        elif not lone and not x.size(0):
+            # What is left (-1) is not defined of an empty batch.
+            places = g.product([g.dim(blocks, -2), g.dim(blocks, -1)])
         if lone:
             return g.reshape(blocks, [rows, places])
         n = x.size(0)
-        return g.reshape_keeping(blocks, [0 if n is None else n, rows, places])
+        if n is None and isinstance(rows, int) and isinstance(places, int):
+            return g.reshape_keeping(blocks, [0, rows, places])
+        return g.reshape(blocks, [g.dim(x, 0), rows, places])
 
 
 def _twice(parameter: Any) -> tuple[int, int]:
@@ -251,6 +256,3 @@ def _row_table(x: Value, kernel: Ints, dilation: Ints, padding: Ints, stride: In
     across = np.arange(kw)[None, :, None] * tall
     places = np.arange(count)[None, None, :] * window.stride[0]
     return [int(i) for i in (down + across + places).reshape(-1)]
-
-
-_EMPTY = "the size of the columns is told as what is left (−1), which nothing is of an empty batch"
