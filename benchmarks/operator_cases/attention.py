@@ -55,6 +55,25 @@ def _deform(
     return summed.view(n, m * d, q).transpose(1, 2)
 
 
+def _blocks(length: int, size: int) -> torch.Tensor:
+    block = torch.arange(length) // size
+    return ((block[:, None] - block).abs() <= 1) | (block == 0) | (block[:, None] == 0)
+
+
+_PATTERN = {length: _blocks(length, 64) for length in (512, 2048)}
+
+
+def _masked(query: Any, key: Any, value: Any, **_: Any) -> torch.Tensor:
+    """The pattern as a mask of the whole square."""
+    mask = _PATTERN[query.shape[-2]]
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
+
+
+def _biased(scores: torch.Tensor, slopes: Any) -> torch.Tensor:
+    position = torch.arange(scores.shape[-1])
+    return scores + torch.tensor(slopes)[:, None, None] * (position - position[:, None])
+
+
 def _levels(
     shapes: list[tuple[int, int]], queries: int, batch: int = 1, heads: int = 8, size: int = 32
 ) -> Case:
@@ -129,5 +148,28 @@ ROWS: tuple[Row, ...] = (
         "interleaved 1x8x256x64",
         Case(f32(1, 8, 256, 64), f32(1, 256, 32), f32(1, 256, 32), interleaved=True),
         _rotary,
+    ),
+    Row(
+        "sparse_attention",
+        "1x4x512x64, blocks of 64",
+        Case(*_heads(1, 4, 512, 64), block_size=64, window=1, global_tokens=1),
+        _masked,
+    ),
+    Row(
+        "sparse_attention",
+        "1x4x2048x64, blocks of 64",
+        Case(*_heads(1, 4, 2048, 64), block_size=64, window=1, global_tokens=1),
+        _masked,
+    ),
+    Row(
+        "neighborhood_attention",
+        "14x14, 4x32, kernel 7",
+        Case(*(f32(1, 14, 14, 4, 32),) * 3, kernel_size=[7]),
+    ),
+    Row(
+        "alibi",
+        "1x8x256x256",
+        Case(f32(1, 8, 256, 256), slopes=[2.0**-i for i in range(1, 9)]),
+        _biased,
     ),
 )

@@ -35,8 +35,8 @@ class Alibi(Placeholder):
 
     scores (…, heads, Q, K), the last query standing at the last key.  `slopes` are given, or else those of the paper.
     The mode is "distance" (the paper's, which masks the keys behind the query), "symmetric" (minus the distance on
-    either side, for encoders) or "key" (without the query's position, as BLOOM has it: the same after the softmax).  With
-    is_causal, keys behind the query are masked with −∞.
+    either side, for encoders) or "key" (without the query's position, as BLOOM has it: the same after the softmax).
+    With is_causal, keys behind the query are masked with −∞.
     """
 
     matches = ("Alibi", "AlibiBias", "AddAlibi", "ALiBi")
