@@ -130,6 +130,6 @@ ROWS: tuple[Row, ...] = (
         Case(
             f32(1, 64, 28, 28), f32(64, 64, 3, 3), f32(1, 18, 28, 28), f32(1, 9, 28, 28), f32(64), padding=[1]
         ),
-        constants=("weight", "bias"),
+        constants=("weight", "b"),
     ),
 )

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from rewriter.placeholder import Builder, Ints, Value
 
 _MMCV = ("x", "offset", "weight")
-_MMCV_MODULATED = ("x", "offset", "mask", "weight", "bias")
+_MMCV_MODULATED = ("x", "offset", "mask", "weight", "b")
 
 
 class DeformConv2d(Placeholder):
     """Convolution of `x` (N, C, H, W) whose taps are moved by `offset` (N, 2·G·kh·kw, Ho, Wo) and scaled by `mask`.
 
-    `bias` as a flag is mmcv's (never true), `im2col_step` how mmcv blocks its work.  `use_mask` false ignores the mask.
+    `b` is the bias; `use_mask` false ignores the mask.  `im2col_step` and the flag `bias` are mmcv's, without effect.
     """
 
     matches = (
@@ -59,7 +59,7 @@ class DeformConv2d(Placeholder):
             "weight",
             "offset",
             "mask",
-            "bias",
+            "b",
             "stride.0",
             "stride.1",
             "padding.0",
@@ -84,7 +84,7 @@ class DeformConv2d(Placeholder):
         weight: Any,
         offset: Any,
         mask: Any = None,
-        bias: Any = None,
+        b: Any = None,
         stride: Any = (1, 1),
         padding: Any = (0, 0),
         dilation: Any = (1, 1),
@@ -92,6 +92,7 @@ class DeformConv2d(Placeholder):
         n_offset_grps: int = 1,
         use_mask: bool = True,
         im2col_step: int = 32,
+        bias: bool = False,
     ) -> Any:
         import torch
 
@@ -141,8 +142,8 @@ class DeformConv2d(Placeholder):
         parts = value.reshape(batch, n_weight_grps, -1, ho * wo)
         kernel = weight.to(fine).reshape(n_weight_grps, outputs // n_weight_grps, -1)
         result = (kernel @ parts).reshape(batch, outputs, ho, wo)
-        if bias is not None and not isinstance(bias, bool):
-            result = result + bias.to(fine)[:, None, None]
+        if b is not None:
+            result = result + b.to(fine)[:, None, None]
         return result.to(x.dtype)
 
     def infer(
@@ -151,7 +152,7 @@ class DeformConv2d(Placeholder):
         weight: Value,
         offset: Value,
         mask: Value | None = None,
-        bias: bool | Value | None = None,
+        b: Value | None = None,
         stride: Ints = (1, 1),
         padding: Ints = (0, 0),
         dilation: Ints = (1, 1),
@@ -159,6 +160,7 @@ class DeformConv2d(Placeholder):
         n_offset_grps: int = 1,
         use_mask: bool = True,
         im2col_step: int = 32,
+        bias: bool = False,
     ) -> Any:
         if x.type is None or not (x.has_rank and weight.has_rank and offset.has_rank):
             return None
@@ -174,7 +176,7 @@ class DeformConv2d(Placeholder):
         weight: Value,
         offset: Value,
         mask: Value | None = None,
-        bias: bool | Value | None = None,
+        b: Value | None = None,
         stride: Ints = (1, 1),
         padding: Ints = (0, 0),
         dilation: Ints = (1, 1),
@@ -182,6 +184,7 @@ class DeformConv2d(Placeholder):
         n_offset_grps: int = 1,
         use_mask: bool = True,
         im2col_step: int = 32,
+        bias: bool = False,
     ) -> Value:
         plan = _Plan(g, x, weight, offset, stride, padding, dilation, n_weight_grps, n_offset_grps)
         if plan.is_empty:
@@ -201,7 +204,7 @@ class DeformConv2d(Placeholder):
         value = g.reshape(made, [plan.images, plan.channels_each, g.product([plan.taps, plan.area])])
         if mask is not None and use_mask:
             value = value * plan.mask(g, mask)
-        return plan.product(g, value, weight, bias, x)
+        return plan.product(g, value, weight, b, x)
 
     @decomposition()
     def gathers(
@@ -211,7 +214,7 @@ class DeformConv2d(Placeholder):
         weight: Value,
         offset: Value,
         mask: Value | None = None,
-        bias: bool | Value | None = None,
+        b: Value | None = None,
         stride: Ints = (1, 1),
         padding: Ints = (0, 0),
         dilation: Ints = (1, 1),
@@ -219,6 +222,7 @@ class DeformConv2d(Placeholder):
         n_offset_grps: int = 1,
         use_mask: bool = True,
         im2col_step: int = 32,
+        bias: bool = False,
     ) -> Value:
         plan = _Plan(g, x, weight, offset, stride, padding, dilation, n_weight_grps, n_offset_grps)
         if plan.is_empty:
@@ -229,7 +233,7 @@ class DeformConv2d(Placeholder):
         scale = plan.mask(g, mask) if mask is not None and use_mask else None
         found = places.linear_zeros(g, g.concat(flat, axis=1), sizes, scale)
         value = places.read(g, plan.parted(g, g.cast(x, plan.dtype)), found, 2, 2)
-        return plan.product(g, value, weight, bias, x)
+        return plan.product(g, value, weight, b, x)
 
     def cases(self) -> Iterator[Case]:
         known: Any = {"symbolic": False, "reason": "the kernel's size must be known"}
@@ -368,7 +372,7 @@ class _Plan:
         """(N·G, 1, T·Ho·Wo)."""
         return g.reshape(g.cast(mask, self.dtype), [self.images, 1, g.product([self.taps, self.area])])
 
-    def product(self, g: Builder, value: Value, weight: Value, bias: bool | Value | None, x: Value) -> Value:
+    def product(self, g: Builder, value: Value, weight: Value, bias: Value | None, x: Value) -> Value:
         """Columns (N·G, C / G, T·Ho·Wo) times the weight."""
         groups = self.weight_groups
         length = self.channels // groups * self.taps
@@ -383,7 +387,7 @@ class _Plan:
             parts = g.reshape(value, [self.batch, groups, length, self.area])
             made = g.matmul(g.reshape(kernel, [groups, each // groups, length]), parts)
         result = g.reshape(made, [self.batch, self.outputs, self.height, self.width])
-        if bias is not None and not isinstance(bias, bool):
+        if bias is not None:
             result = result + g.reshape(g.cast(bias, self.dtype), [self.outputs, 1, 1])
         known = (self._x.shape[0], self._weight.shape[0], *self.offset.shape[2:])
         return g.cast(g.retyped(result, known), x)

@@ -50,7 +50,7 @@ def _deform_conv(attributes: Mapping[str, Any], inputs: list[Any]) -> Mapping[st
         "weight": weight,
         "offset": offset,
         "mask": mask,
-        "bias": bias,
+        "b": bias,
         "stride": attributes.get("strides", [1, 1]),
         "padding": attributes.get("pads", [0, 0, 0, 0]),
         "dilation": attributes.get("dilations", [1, 1]),
