@@ -97,6 +97,13 @@ class ScaledDotProductAttention(Placeholder):
     ) -> Any:
         import torch
 
+        if is_causal and attn_mask is not None:
+            # Of PyTorch's kernels some take both, and some refuse.
+            causal = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool).tril()
+            attn_mask = (
+                attn_mask & causal if attn_mask.dtype == torch.bool else attn_mask.masked_fill(~causal, -_INF)
+            )
+            is_causal = False
         return torch.nn.functional.scaled_dot_product_attention(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
         )
@@ -126,8 +133,12 @@ class ScaledDotProductAttention(Placeholder):
         return query.type.with_shape((*batch, q[-2], v[-1]))
 
     @decomposition(
-        requires=lambda query, key, is_causal, **_: is_causal and _blocks(query, key) > 1,
-        when=lambda query, key, is_causal, **_: is_causal and _blocks(query, key) > 1,
+        requires=lambda query, key, attn_mask, is_causal, **_: (
+            is_causal and attn_mask is None and _blocks(query, key) > 1
+        ),
+        when=lambda query, key, attn_mask, is_causal, **_: (
+            is_causal and attn_mask is None and _blocks(query, key) > 1
+        ),
         reason="blocks of queries leave out most of the keys that lie behind them",
     )
     def causal_blocks(
@@ -142,7 +153,7 @@ class ScaledDotProductAttention(Placeholder):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Value:
-        _check(g, attn_mask, dropout_p, is_causal)
+        _check(g, dropout_p)
         length = query.size(-2)
         assert length is not None
         count = _blocks(query, key)
@@ -167,7 +178,7 @@ class ScaledDotProductAttention(Placeholder):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Value:
-        _check(g, attn_mask, dropout_p, is_causal)
+        _check(g, dropout_p)
         return _attend(g, query, key, value, attn_mask, 0 if is_causal else None, scale, enable_gqa)
 
     def cases(self) -> Iterator[Case]:
@@ -184,6 +195,14 @@ class ScaledDotProductAttention(Placeholder):
         for length, keys in ((4, 2), (2, 4), (1, 3)):
             yield Case(f32(2, length, 4), f32(2, keys, 4), f32(2, keys, 3), is_causal=True)
         yield Case(f32(1, 64, 2), f32(1, 64, 2), f32(1, 64, 2), is_causal=True)
+        yield Case(
+            f32(1, 3, 4),
+            f32(1, 3, 4),
+            f32(1, 3, 4),
+            b8(3, 3, value=(0, 1, 1, 1, 0, 1, 0, 1, 1)),
+            is_causal=True,
+        )
+        yield Case(f32(1, 2, 4), f32(1, 3, 4), f32(1, 3, 4), f32(1, 1, 3), is_causal=True)
         # Several query heads to a key head, or to a value head.
         grouped = (f32(2, 4, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 3))
         yield Case(*grouped, enable_gqa=True)
@@ -203,18 +222,12 @@ def _large(rng: np.random.Generator, shape: tuple[int, ...]) -> Any:
     return 300 * rng.standard_normal(shape)
 
 
-def _check(g: Builder, attn_mask: Value | None, dropout_p: float, is_causal: bool) -> None:
+def _check(g: Builder, dropout_p: float) -> None:
     if dropout_p:
         raise UnsupportedParameter(
             f"dropout_p is {dropout_p:g}, and its random zeros are for training only",
             where=g.where,
             remedy="call model.eval(), and pass dropout_p=0.0 outside of training",
-        )
-    if is_causal and attn_mask is not None:
-        raise UnsupportedParameter(
-            "attn_mask is given and is_causal is set, which PyTorch refuses",
-            where=g.where,
-            remedy="combine the two masks into attn_mask",
         )
 
 
@@ -312,12 +325,14 @@ def _mask(
     g: Builder, scores: Value, query: Value, key: Value, attn_mask: Value | None, first: int | None
 ) -> tuple[Value | None, Value | None]:
     """What is added to the scores, and which rows have a key to attend to; None where there is nothing to do."""
-    if first is not None:
-        # The first key is allowed everywhere.
-        return _causal(g, scores, query, key, first), None
+    causal = None if first is None else _causal(g, scores, query, key, first)
     if attn_mask is None:
-        return None, None
+        # The first key is behind no query.
+        return causal, None
     is_bool = attn_mask.dtype == TensorProto.BOOL
+    if causal is not None:
+        bias = causal + (minus_infinity(g, attn_mask, scores) if is_bool else g.cast(attn_mask, scores))
+        return bias, any_allowed(g, g.not_(g.equal(bias, -np.inf)), scores)
     if attn_mask.constant is not None:
         allowed = attn_mask.constant if is_bool else attn_mask.constant != -np.inf
         whole = bool(np.asarray(allowed).any(axis=-1).all())

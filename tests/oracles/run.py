@@ -75,6 +75,11 @@ def run(
     tolerance: tuple[float, float] | None = None,
 ) -> tuple[Result, str]:
     """What comes out, and the difference or the message."""
+    if len(expected) > len(placeholder.outputs):
+        return (
+            Result.BROKEN,
+            f"{len(expected)} results are expected of a pass that has {len(placeholder.outputs)}",
+        )
     try:
         case = case_of(placeholder, arguments)
         built = build(
