@@ -27,7 +27,10 @@ def _constant(sample: Any) -> Mapping[str, Any]:
 ROWS: tuple[Row, ...] = (
     Row("roll", ("roll",)),
     Row("pad", ("constant_pad_nd",), _constant),
-    Row("pad", tuple(f"{_PAD}.{m}" for m in ("constant", "reflect", "replicate", "circular"))),
+    Row(
+        "pad",
+        tuple(f"{_PAD}.{m}" for m in ("constant", "reflect", "replicate", "replicate_negative", "circular")),
+    ),
     Row("circular_pad", (f"{_PAD}.circular",), _without_mode),
     Row("reflection_pad", (f"{_PAD}.reflect",), _without_mode),
     Row("replication_pad", (f"{_PAD}.replicate", f"{_PAD}.replicate_negative"), _without_mode),
