@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
-from rewriter.graph.scopes import qualified
+from rewriter.graph.leftover import meant
 from rewriter.graph.survey import Keep, survey, unmatched_rules
 from rewriter.placeholder.registry import Selection
 from rewriter.report import Declared, as_text, to_json
@@ -208,7 +208,7 @@ def _opsets(placeholder: Placeholder) -> str:
 def _sighting(found: Found, selection: Selection) -> Sighting:
     match = found.match
     return Sighting(
-        qualified(found.node),
+        meant(found.node),
         found.where,
         None if match is None else match.placeholder.pass_name(),
         match is not None and match.assumed,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rewriter.domains import is_standard_domain, since_opset
 from rewriter.errors import LeftoverPlaceholderError, Where
 from rewriter.graph.scopes import qualified, text
+from rewriter.placeholder.registry import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +27,7 @@ def describe(
     """One error for all of ``found``, grouped by operator; ``via`` is the placeholder whose decomposition made them."""
     groups: dict[str, list[Found]] = {}
     for item in found:
-        groups.setdefault(qualified(item.node), []).append(item)
+        groups.setdefault(meant(item.node), []).append(item)
     if len(groups) == 1:
         (name, members), *_ = groups.items()
         what = _what(name, members)
@@ -38,13 +39,20 @@ def describe(
             what, where=where or members[0].where, remedy=_remedy(members, selection)
         )
     lines = [f"{_what(name, members)}: {_places(members)}" for name, members in groups.items()]
-    kept = " ".join(f"--keep {name}" for name in groups if not is_standard_domain(name.rpartition("::")[0]))
+    stay = dict.fromkeys(qualified(members[0].node) for members in groups.values())
+    kept = " ".join(f"--keep {name}" for name in stay if not is_standard_domain(name.rpartition("::")[0]))
     remedy = "name passes that take them with --passes or --bind" + (
         f", or leave them with {kept}" if kept else ""
     )
     return LeftoverPlaceholderError(
         f"{len(found)} placeholders that no pass takes:\n  " + "\n  ".join(lines) + "\n", remedy=remedy
     )
+
+
+def meant(node: NodeProto) -> str:
+    """The operator's name; of the exporter's ``ATen``, the name of what it stands for."""
+    domain, name, selectors = operator_of(node)
+    return f"{domain}::{text(name)}" if selectors else qualified(node)
 
 
 def _what(name: str, members: Sequence[Found]) -> str:
@@ -71,7 +79,7 @@ def _remedy(members: Sequence[Found], selection: Selection) -> str:
     hints: list[str] = []
     near = selection.nearest(node)
     if near is not None:
-        hints.append(f"is it '{near}'? then --passes {near} or --bind \"{name}={near}\"")
+        hints.append(f"is it '{near}'? then --passes {near} or --bind \"{meant(node)}={near}\"")
     else:
         hints.append("name a pass that takes it with --passes, or give it to one with --bind")
     if is_standard_domain(text(node.domain)):

@@ -18,7 +18,7 @@ from rewriter.placeholder.case import TensorSpec
 from rewriter.types import TensorType, dtype_name
 from rewriter.verify.dims import ATTEMPTS, Sizes
 from rewriter.verify.inputs import INTEGERS, default_values, generator, within
-from rewriter.verify.proof import Checked, RegionResult
+from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.reference import ReferenceRefused, check, evaluate
 from rewriter.verify.regions import Index, outputs_of, standalone, tensors_of
 from rewriter.verify.session import Refused, Session
@@ -55,20 +55,20 @@ class AloneProver:
         types = tensors_of(region)
         unknown = [name for name, kind in types.items() if kind is None or kind.shape is None]
         if unknown:
-            result.how, result.reason = "unproved", f"the type of its input '{unknown[0]}' is unknown"
+            result.leave_unproved(f"the type of its input '{unknown[0]}' is unknown")
             return
         known = {name: kind for name, kind in types.items() if kind is not None}
         index = self._index(region.scope)
         part = index.slice(known, outputs_of(region))
         if part.loose:
-            result.how, result.reason = "unproved", f"it reads '{part.loose[0]}', whose type is unknown"
+            result.leave_unproved(f"it reads '{part.loose[0]}', whose type is unknown")
             return
         model = standalone(index, known, outputs_of(region), part)
         key = self._key(region, known, model)
         if key in self._proved:
             earlier = self._proved[key]
             result.how = "as another" if earlier.is_proved else "unproved"
-            result.outputs, result.reason = earlier.outputs, earlier.reason
+            result.outputs, result.reason, result.remedy = earlier.outputs, earlier.reason, earlier.remedy
             return
         result.how = "alone"
         self._run(region, known, model, result)
@@ -130,9 +130,7 @@ class AloneProver:
             raise
         samples = self.options.samples if types else 1
         for number in range(samples):
-            reason = self._sample(region, types, session, number, result)
-            if reason is not None:
-                result.how, result.reason = "unproved", reason
+            if not self._sample(region, types, session, number, result):
                 return
 
     def _sample(
@@ -142,8 +140,8 @@ class AloneProver:
         session: Session,
         number: int,
         result: RegionResult,
-    ) -> str | None:
-        """Prove one sample; why none could be drawn, or None."""
+    ) -> bool:
+        """Prove one sample; False where ``result`` says why it stays unproved."""
         names = set().union(*(Sizes({name: kind}).names for name, kind in types.items())) if types else set()
         sizes = Sizes(types, {name: values for name, values in self.options.dims.items() if name in names})
         draws = _draws(region.placeholder, region)
@@ -166,7 +164,8 @@ class AloneProver:
                 refusal = error.what
                 continue
             except TypeError as error:
-                return str(error)
+                result.leave_unproved(str(error), NO_REFERENCE)
+                return False
             described = ", ".join(f"{name}={size}" for name, size in chosen.items())
             self._compare(
                 region,
@@ -176,8 +175,12 @@ class AloneProver:
                 result,
                 f"sample {number}" + (f" ({described})" if described else ""),
             )
-            return None
-        return f"its reference refused every drawn input: {refusal}" if refusal else "no sizes fit its types"
+            return True
+        if refusal:
+            result.leave_unproved(f"its reference refused every drawn input: {refusal}", ALLOW)
+        else:
+            result.leave_unproved("no sizes fit its types", ALLOW)
+        return False
 
     def _compare(
         self,

@@ -19,7 +19,7 @@ from rewriter.verify.cut import prune
 from rewriter.verify.dims import ATTEMPTS
 from rewriter.verify.dims import evaluate as size_of
 from rewriter.verify.inputs import GIVE_INPUTS, Inputs, Sample
-from rewriter.verify.proof import Checked, RegionResult
+from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.reference import ReferenceRefused, check, evaluate
 from rewriter.verify.regions import Index, outputs_of, tensors_of
 from rewriter.verify.session import NO_VERIFY, Refused, Session
@@ -145,7 +145,7 @@ class InPlace:
                 )
                 continue
             except TypeError as error:
-                result.how, result.reason = "unproved", str(error)
+                result.leave_unproved(str(error), NO_REFERENCE)
                 continue
             actual = [values[name] if name else None for name in names]
             problem = check(region.placeholder, names, actual, expected, result.outputs)

@@ -10,6 +10,15 @@ if TYPE_CHECKING:
     from rewriter.verify.compare import Metrics, Tolerance
 
 
+#: What would help with a region that is unproved.
+TYPES = "declare the types of its inputs when exporting, or pass --allow-unproved"
+ALLOW = "give sizes (--dim) that it accepts, or pass --allow-unproved"
+NO_REFERENCE = (
+    "--allow-unproved compares the rest of the model and delivers it, --no-verify compares nothing; or export it with "
+    "an element type that PyTorch has"
+)
+
+
 @dataclass
 class Checked:
     """One tensor over all samples: the largest difference that was seen, and what was allowed."""
@@ -73,8 +82,12 @@ class RegionResult:
     how: str = "in place"
     parameters: str = ""
     outputs: list[Checked] = field(default_factory=list)
-    #: Why it is unproved.
+    #: Why it is unproved, and what would help.
     reason: str = ""
+    remedy: str = ""
+
+    def leave_unproved(self, reason: str, remedy: str = TYPES) -> None:
+        self.how, self.reason, self.remedy = "unproved", reason, remedy
 
     @property
     def samples(self) -> int:

@@ -193,7 +193,7 @@ class _Run:
             raise UnprovedError(
                 f"the replacement by '{result.decomposition}' could not be proved: {result.reason}{more}",
                 where=region.where,
-                remedy="declare the types of its inputs when exporting, or pass --allow-unproved",
+                remedy=result.remedy,
             )
 
 

@@ -167,7 +167,7 @@ def _load(runnable: Runnable, *, optimise: bool, libraries: Sequence[Path | str]
 _NOT_HERE = re.compile(
     r"not a registered function/op|No Op registered for|Unsupported model IR version|is under development"
     r"|Could not find an implementation|NOT_IMPLEMENTED|No opset import for domain|opset .* is not supported"
-    r"|support for .* is till opset",
+    r"|support for .* is till opset|is not currently registered or supported",
     re.IGNORECASE,
 )
 

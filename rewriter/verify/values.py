@@ -66,8 +66,10 @@ def to_torch(array: Array) -> Any:
         return torch.from_numpy(np.array(array, order="C", copy=True))
     known = {name: getattr(torch, name, None) for name in _TORCH_NAMES}
     target = known.get(array.dtype.name)
+    if array.dtype.kind in "OSU":
+        raise TypeError("PyTorch has no tensors of strings, so its reference cannot run")
     if target is None:
-        raise TypeError(f"torch has no {array.dtype.name}")
+        raise TypeError(f"PyTorch has no {array.dtype.name}, so its reference cannot run")
     stored = np.array(array, order="C", copy=True).view(
         np.dtype(f"i{array.dtype.itemsize}" if array.dtype.itemsize > 1 else "u1")
     )

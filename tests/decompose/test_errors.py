@@ -46,6 +46,23 @@ def test_leftovers_are_listed_together_with_where_and_remedy():
     assert text.index("Afine") < text.index("Unheard")
 
 
+def test_the_exporters_fallback_form_goes_by_what_it_stands_for():
+    graph = "g (float[1, 3] x) => (float[1, 3] y) {"
+    head = '<ir_version: 8, opset_import: ["": 17, "org.pytorch.aten": 1]>\n'
+    with pytest.raises(LeftoverPlaceholderError, match="no pass takes aten::nosuch") as caught:
+        run_pass(head + graph + 'y = org.pytorch.aten.ATen <operator = "nosuch"> (x) }')
+    assert "--keep org.pytorch.aten::ATen leaves it" in str(caught.value)
+    with pytest.raises(LeftoverPlaceholderError) as caught:
+        run_pass(
+            head
+            + graph
+            + 'a = org.pytorch.aten.ATen <operator = "one"> (x) y = org.pytorch.aten.ATen <operator = "other"> (a) }'
+        )
+    assert "aten::one: 'a'" in str(caught.value)
+    assert "aten::other: 'y'" in str(caught.value)
+    assert str(caught.value).count("--keep org.pytorch.aten::ATen") == 1
+
+
 def test_leftover_names_the_nearest_pass():
     with pytest.raises(LeftoverPlaceholderError) as caught:
         run_pass(HEAD + "g (float[1, 3] x) => (float[1, 3] y) { [n] y = com.example.Afine(x) }")

@@ -343,6 +343,28 @@ def test_a_region_of_unknown_types_is_unproved():
     assert any("unproved" in warning for warning in proof.warnings)
 
 
+@pytest.mark.parametrize("place", ["graph", "body"])
+def test_strings_have_no_reference_and_the_message_says_how_to_go_on(place):
+    if place == "graph":
+        source = one("Shift", dtype=TensorProto.STRING, shift=1, dim=1)
+    else:
+        source = conditional(example("Shift", ["x"], ["t"], shift=1, dim=1))
+        branches = [attribute.g for attribute in source.graph.node[0].attribute]
+        next(n for b in branches for n in b.node if n.op_type == "Neg").op_type = "Identity"
+        for value in (source.graph.input[0], source.graph.output[0], *(b.output[0] for b in branches)):
+            value.type.tensor_type.elem_type = TensorProto.STRING
+    with pytest.raises(UnprovedError, match="PyTorch has no tensors of strings") as caught:
+        prove(source, Shift())
+    assert "--allow-unproved" in caught.value.remedy
+    assert "--no-verify" in caught.value.remedy
+    assert prove(source, Shift(), allow_unproved=True).verdict == "unproved"
+
+
+def test_an_element_type_that_the_runtime_lacks_is_no_mismatch():
+    with pytest.raises(CannotVerifyError, match="complex64"):
+        prove(one("Shift", dtype=TensorProto.COMPLEX64, shift=1, dim=1), Shift())
+
+
 # --- inputs ---------------------------------------------------------------------------------------------------
 
 
