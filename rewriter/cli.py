@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rewriter.errors import RewriteError, UsageError
+from rewriter.errors import ModelWriteError, RewriteError, UsageError
 from rewriter.options import Bytes, Library, Range, Sizes, merged
 from rewriter.version import VERSION
-from rewriter.view import complain, show, watched
+from rewriter.view import complain, show, silence, watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,7 +155,7 @@ def run(arguments: Sequence[str]) -> int:
         return done.exit_code
     except BrokenPipeError:
         # Whoever read us has gone; python would complain once more when it flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence()
         return 0
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted; nothing was written")
@@ -181,6 +181,8 @@ def _list(options: dict[str, Any]) -> int:
 
     if options["source"] is not None:
         raise UsageError("--list takes no model", remedy="leave out either")
+    if options["report"] is not None:
+        raise UsageError("--list writes no report", remedy="rewrite IN --report FILE.json tells of a model")
     show(list_passes(options["passes"], verbose=options["verbose"]))
     return 0
 
@@ -203,7 +205,7 @@ def _declaration(options: dict[str, Any]) -> int:
         else:
             told = explain(options["source"])
             good, data, lines = told.fits, told.to_dict(), told.lines()
-    except RewriteError as error:
+    except Exception as error:
         _report_failure(error, options)
         raise
     if options["report"] is not None:
@@ -217,6 +219,10 @@ def _inspect(options: dict[str, Any]) -> int:
     from rewriter.inspection import inspect
     from rewriter.report import write_json
 
+    if options["library"]:
+        raise UsageError(
+            "--library says nothing to an inspection", remedy="give OUT, or ask with --check what IN needs"
+        )
     _check_report(options["report"], options["source"])
     try:
         found = inspect(
@@ -225,7 +231,7 @@ def _inspect(options: dict[str, Any]) -> int:
             bind=options["bind"],
             keep=options["keep"],
         )
-    except RewriteError as error:
+    except Exception as error:
         _report_failure(error, options)
         raise
     if options["report"] is not None:
@@ -263,13 +269,20 @@ def _rewrite(options: dict[str, Any]) -> int:
                 progress=progress,
                 **{name: value for name, value in limits.items() if value is not None},
             )
-    except RewriteError as error:
+    except Exception as error:
         _report_failure(error, options)
         raise
     if options["report"] is not None:
-        write_json(options["report"], report.to_dict())
+        try:
+            write_json(options["report"], report.to_dict())
+        except ModelWriteError as error:
+            error.remedy = f"'{options['target']}' is delivered all the same"
+            raise
     if not options["quiet"]:
-        show(report.lines(verbose=options["verbose"]))
+        try:
+            show(report.lines(verbose=options["verbose"]))
+        except ModelWriteError as error:
+            complain(f"warning: {error.what}; '{options['target']}' is delivered all the same")
     return 0
 
 
@@ -305,14 +318,14 @@ def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None
     return on_terminal()
 
 
-def _report_failure(error: RewriteError, options: dict[str, Any]) -> None:
+def _report_failure(error: Exception, options: dict[str, Any]) -> None:
     """Write the JSON report of a run that failed, as far as it got."""
     from rewriter.report import Failure, Report, write_json
     from rewriter.source import folders_of
 
     if options["report"] is None:
         return
-    report = error.report
+    report = error.report if isinstance(error, RewriteError) else None
     if report is None:
         report = Report(options["source"].name, failure=Failure.of(error, folders_of(options["source"])))
     write_json(options["report"], report.to_dict())

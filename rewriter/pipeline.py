@@ -86,6 +86,11 @@ def rewrite(
                 "portable and as_function contradict each other: most runtimes know no functions",
                 remedy="leave out either",
             )
+        if inputs is not None and (dims or input_ranges):
+            raise UsageError(
+                "inputs are given, so no sizes or ranges are drawn: --inputs stands without --dim and --input-range",
+                remedy="leave out either",
+            )
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
         run = _Run(

@@ -110,8 +110,11 @@ class Failure:
     remedy: str | None = None
 
     @classmethod
-    def of(cls, error: RewriteError, folders: Iterable[Path] = ()) -> Failure:
-        """``folders`` are those of the run; files in them lose their path."""
+    def of(cls, error: Exception, folders: Iterable[Path] = ()) -> Failure:
+        """``folders`` are those of the run; files in them lose their path.
+
+        What is no RewriteError is a fault of ours, with code ``internal``.
+        """
 
         def shown(text: object) -> str | None:
             if text is None:
@@ -121,6 +124,9 @@ class Failure:
                 shown = shown.replace(f"{folder}{os.sep}", "").replace(str(folder), "the folder")
             return shown
 
+        if not isinstance(error, RewriteError):
+            what = f"internal error: {type(error).__name__}: {' '.join(str(error).split())}"
+            return cls("internal", 1, shown(what) or "", None, "report this as a fault")
         return cls(
             error.code, error.exit_code, shown(error.what) or "", shown(error.where), shown(error.remedy)
         )

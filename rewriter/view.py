@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING
 
 import click
 
+from rewriter.errors import ModelWriteError
 from rewriter.report import columns
 
 if TYPE_CHECKING:
@@ -25,9 +27,23 @@ _STYLES = {
 
 
 def show(lines: Iterable[tuple[str, str]]) -> None:
-    """(label, text) lines on standard output; a repeated label is shown once."""
-    for label, cell, text in columns(lines):
-        click.echo(f"{click.style(cell, **_STYLES.get(label, {'bold': True}))}  {text}")  # type: ignore[arg-type]
+    """(label, text) lines on standard output; a repeated label is shown once.
+
+    ModelWriteError where it takes none (a full disk); BrokenPipeError where nobody reads any more.
+    """
+    try:
+        for label, cell, text in columns(lines):
+            click.echo(f"{click.style(cell, **_STYLES.get(label, {'bold': True}))}  {text}")  # type: ignore[arg-type]
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence()
+        raise ModelWriteError(f"standard output cannot be written: {error.strerror}") from error
+
+
+def silence() -> None:
+    """Let standard output lead nowhere: python would complain once more when it flushes at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(text: str) -> None:

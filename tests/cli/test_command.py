@@ -252,9 +252,12 @@ def test_an_unexpected_exception_is_one_line(
     assert done.err.count("\n") == 1
     assert done.err.startswith("error: internal error: ZeroDivisionError: first line second line")
     assert "--debug" in done.err
-    done = rewrite(roll, roll.with_name("out.onnx"), "--debug")
+    done = rewrite(roll, roll.with_name("out.onnx"), "--debug", "--report", roll.with_name("r.json"))
     assert done.code == 1
     assert "Traceback" in done.err
+    data = json.loads(roll.with_name("r.json").read_text())
+    assert (data["outcome"], data["source"], data["failure"]["code"]) == ("failed", "roll.onnx", "internal")
+    assert data["failure"]["what"] == "internal error: ZeroDivisionError: first line second line"
     assert not roll.with_name("out.onnx").exists()
 
 

@@ -89,6 +89,10 @@ def test_the_same_name_twice_is_refused() -> None:
         (("IN", "OUT", "--report", "OUT"), "--report would overwrite"),
         (("IN", "--report", "IN"), "--report would overwrite"),
         (("--list", "IN"), "--list takes no model"),
+        (("--list", "--report", "r.json"), "--list writes no report"),
+        (("IN", "--library", "com.example=IN"), "--library says nothing to an inspection"),
+        (("IN", "OUT", "--inputs", "x.npz", "--dim", "N=3"), "--inputs stands without --dim"),
+        (("IN", "OUT", "--inputs", "x.npz", "--input-range", "x=0:1"), "--inputs stands without --dim"),
     ],
 )
 def test_bad_usage(
