@@ -179,7 +179,7 @@ def test_leftover(rewrite: Rewrite, tmp_path: Path) -> None:
 
 def test_unknown_pass(rewrite: Rewrite, tmp_path: Path) -> None:
     path = write(tmp_path / "in.onnx", ROLL)
-    refused(rewrite, path, "--passes", "swich", code="unknown-pass", exit_code=2, says="Swish")
+    refused(rewrite, path, "--passes", "swich", code="unknown-pass", exit_code=2, says="swish")
 
 
 @pytest.mark.parametrize(
