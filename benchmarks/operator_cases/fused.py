@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 
 from operator_cases import Row
@@ -36,8 +37,8 @@ def _conv(channels: int, size: int, kernel: int, stride: int, groups: int = 1) -
         each,
         each,
         variance,
-        stride=[stride],
-        padding=[kernel // 2],
+        stride=[stride, stride],
+        padding=[kernel // 2] * 2,
         groups=groups,
     )
 
@@ -46,6 +47,14 @@ def _linear_relu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> t
     return torch.relu(torch.nn.functional.linear(x, weight, bias))
 
 
+def _scan(dim: int, length: int, state: int = 16) -> Case:
+    decay = f32(dim, state, draw=lambda rng, shape: -np.exp(rng.standard_normal(shape)))
+    matrix = f32(1, state, length)
+    signal = f32(1, dim, length)
+    return Case(signal, signal, decay, matrix, matrix, f32(dim), signal, f32(dim), delta_softplus=True)
+
+
+_SCAN = ("A", "D", "delta_bias")
 _CONV = ("weight", "bn_weight", "bn_bias", "running_mean", "running_var")
 
 ROWS: tuple[Row, ...] = (
@@ -70,4 +79,6 @@ ROWS: tuple[Row, ...] = (
         (1, 32, 512, 512),
     ),
     Row("fused_leaky_relu", "StyleGAN2 1x128x64x64", Case(f32(1, 128, 64, 64), f32(128)), None, ("bias",)),
+    Row("selective_scan", "Mamba-130m 1x1536x64", _scan(1536, 64), None, _SCAN),
+    Row("selective_scan", "small 1x64x256", _scan(64, 256), None, _SCAN),
 )

@@ -82,7 +82,8 @@ def expand(
             refusals.append(error)
     if refusals:
         raise refusals[0]
-    raise _none_serves(placeholder, site, force)
+    others = _candidates(placeholder, site, bound, False, force) if portable else []
+    raise _none_serves(placeholder, site, force, [item.name for item in others])
 
 
 def infer_types(
@@ -284,12 +285,21 @@ def _merged(
     )
 
 
-def _none_serves(placeholder: Placeholder, site: Site, force: str | None) -> DecompositionError:
+def _none_serves(
+    placeholder: Placeholder, site: Site, force: str | None, others: list[str]
+) -> DecompositionError:
+    """``others`` are the decompositions that would serve, were they portable."""
     name = placeholder.pass_name()
     if force is not None and all(item.name != force for item in placeholder.decompositions):
         known = ", ".join(item.name for item in placeholder.decompositions)
         return UnsupportedParameter(
             f"pass '{name}' has no decomposition '{force}': it has {known}", where=site.where
+        )
+    if others:
+        return UnsupportedParameter(
+            f"no portable decomposition of pass '{name}' serves this combination of parameters and sizes",
+            where=site.where,
+            remedy=f"without --portable there is: {', '.join(others)}",
         )
     lowest = min(item.opset for item in placeholder.decompositions)
     if site.opset < lowest:
