@@ -8,28 +8,30 @@ alone.
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from onnx import FunctionProto, TypeProto
 
 from rewriter.errors import CyclicDecompositionError, DecompositionError, DecompositionFault, RewriteError
-from rewriter.graph import inference
+from rewriter.graph import inference, runtime_types
 from rewriter.graph.aliases import readable_names
 from rewriter.graph.folding import fold
 from rewriter.graph.frames import Frame, Types
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of, input_symbols
 from rewriter.graph.lift import lifted_version
+from rewriter.graph.runtime_types import SAME_AS_FIRST_INPUT
 from rewriter.graph.scopes import FunctionKey, Scope, function_scope
 from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
-from rewriter.graph.types import contradicts, refine, without_made_up
+from rewriter.graph.types import contradicts, refine, without_made_up, without_sizes, wrong_sizes
 from rewriter.placeholder.binding import Site
 from rewriter.placeholder.expand import infer_types
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from onnx import AttributeProto
     from onnx.shape_inference import InferenceContext
@@ -64,7 +66,7 @@ class Frames:
 
     def infer_main(self) -> None:
         """Infer the main graph with all bodies, and the frames that it calls."""
-        with hooked(self._operators(), self._hook):
+        with self._hooked():
             self._infer(self.main)
 
     def of_call(self, caller: Frame, call: Call) -> Frame:
@@ -126,22 +128,48 @@ class Frames:
                     found.add((domain, name, lifted_version(domain, call.scope.opsets.get(domain, 1))))
         return found
 
+    @contextmanager
+    def _hooked(self) -> Iterator[None]:
+        """While this lasts, onnx's inference asks about placeholders, and knows some operators of runtimes."""
+        with (
+            hooked(self._operators(), self._hook),
+            hooked(self._of_runtimes(), runtime_types.infer),
+        ):
+            yield
+
+    def _of_runtimes(self) -> set[tuple[str, str, int]]:
+        return {
+            (domain, op_type, root.scope.opsets.get(domain, 1))
+            for root in self.survey.roots
+            for domain, op_type in root.runtime
+            if op_type in SAME_AS_FIRST_INPUT.get(domain, ())
+        }
+
     def _infer(self, frame: Frame) -> None:
-        copy, sites = self._prepare(frame, forget_declared=False)
-        self._run(frame, copy, sites)
+        given = frame.given
+        copy = self._settle(frame, forget_declared=False)
         if frame.contradicted:
-            copy, sites = self._prepare(frame, forget_declared=True)
-            self._run(frame, copy, sites)
+            # A declared type is wrong, and with it whatever has been concluded from declared types.
+            frame.forget(given)
+            copy = self._settle(frame, forget_declared=True)
+        frame.copy = copy
+        frame.outputs = copy.outputs()
+
+    def _settle(self, frame: Frame, *, forget_declared: bool) -> inference.Copy:
+        """Infer until nothing more is to be had, or until a declared type turns out to be wrong that was believed."""
+        copy, sites = self._prepare(frame, forget_declared=forget_declared)
+        self._run(frame, copy, sites)
         rounds = _MAX_WORK // (len(copy.source.graph.node) + 1)
         while rounds > 0 and copy.failure is None and not self._is_complete(frame, sites):
+            if frame.contradicted and not forget_declared:
+                break
             made = fold(copy.source.graph, copy.model.graph)
             if not made:
                 break
             frame.know(made)
             self._run(frame, copy, sites)
             rounds -= 1
-        frame.copy = copy
-        frame.outputs = copy.outputs()
+        return copy
 
     def _is_complete(self, frame: Frame, sites: Sequence[Found | Call]) -> bool:
         """Whether every pass was content, and every size of every input of a placeholder has a number or a name."""
@@ -227,8 +255,11 @@ class Frames:
         for index, name in enumerate(found.node.output):
             new = inferred[index] if index < len(inferred) else None
             old = declared.get(name)
-            if contradicts(new, old, self.symbols) and found not in frame.contradicted:
-                frame.contradicted.append(found)
+            if contradicts(new, old, self.symbols):
+                frame.wrong_sizes |= wrong_sizes(new, old, self.symbols)
+                if found not in frame.contradicted:
+                    frame.contradicted.append(found)
+            old = without_sizes(old, frame.wrong_sizes)
             answer.append(_proto(without_made_up(refine(new, old, self.symbols), self.symbols)))
         return answer
 
@@ -276,7 +307,7 @@ class Frames:
         root = survey_root(scope, self._functions, self.selection, self.keep)  # type: ignore[arg-type]
         inputs += [None] * (len(original.input) - len(inputs))
         frame = Frame(root, attributes, inputs, given)
-        with hooked((), self._hook) if self._open else hooked(self._operators(), self._hook):
+        with nullcontext() if self._open else self._hooked():
             self._infer(frame)
         self._made[identity] = frame
         return frame
