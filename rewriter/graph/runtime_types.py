@@ -6,12 +6,13 @@ know its rank.  Only what the runtime's own schema promises for every input is l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from onnx import TypeProto
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onnx.shape_inference import InferenceContext
 
 #: By domain; first result and first input only (``SkipLayerNormalization`` has more results).
