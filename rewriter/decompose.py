@@ -26,6 +26,7 @@ from rewriter.graph.opsets import (
     import_default,
     remove_imports,
     require_opset,
+    told_apart,
     used_domains,
 )
 from rewriter.graph.outline import Outliner, whole
@@ -228,11 +229,20 @@ class _Run:
         function = frame.root.scope.graph
         assert isinstance(function, FunctionProto)
         import_default(function, frame.root.scope)
+        opsets = frame.root.scope.opset, self.survey.main.scope.opset
+        differed = told_apart(all_nodes(function), *opsets)
         before = {node.domain for node in all_nodes(function)}
         regions = self._rewrite(frames, frame, Names.of_scope(frame.root.scope), ScopeRef(original))
         after = {normal_domain(node.domain) for node in all_nodes(function)}
         gone = [item.domain for item in function.opset_import if item.domain in before and item.domain]
         remove_imports(function, {domain for domain in gone if domain not in after})
+        new = sorted(told_apart(all_nodes(function), *opsets) - differed)
+        if new and not differed:
+            told = (
+                f"{frame.root.scope.path} is of opset {opsets[0]}, the model of {opsets[1]}: onnx.checker refuses the "
+                f"file, since {', '.join(new)} changed in between; onnxruntime runs it"
+            )
+            self.result.warnings += [told] if told not in self.result.warnings else []
         copies = self._copies.setdefault(original, {})
         body = function.SerializeToString(deterministic=True)
         if body not in copies:

@@ -11,7 +11,7 @@ from rewriter.errors import OpsetError
 from rewriter.graph.scopes import graphs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -62,6 +62,19 @@ def import_default(function: FunctionProto, scope: Scope) -> None:
     """Let a function whose body did without the default domain import it, at the version that ``scope`` gives."""
     if scope.opset is not None and all(normal_domain(item.domain) for item in function.opset_import):
         function.opset_import.add(domain="", version=scope.opset)
+
+
+def told_apart(nodes: Iterable[NodeProto], here: int | None, there: int | None) -> set[str]:
+    """The default domain's operators among ``nodes`` that changed between the opsets ``here`` and ``there``."""
+    if here is None or there is None or here == there:
+        return set()
+    names = {node.op_type for node in nodes if not normal_domain(node.domain)}
+    return {name for name in names if _since(name, here) != _since(name, there)}
+
+
+def _since(op_type: str, version: int) -> int | None:
+    """The version that brought the form of the operator that opset ``version`` has."""
+    return int(defs.get_schema(op_type, version).since_version) if defs.has(op_type, version) else None
 
 
 def remove_imports(owner: ModelProto | FunctionProto, gone: set[str]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from rewriter.errors import CyclicDecompositionError, RewriteError
@@ -321,3 +322,34 @@ def test_value_of_a_body_inside_a_function():
     assert operators(model) == {"F", "local::F", "If", "Mul", "Add", "Slice", "Constant"} - {"F"}
     np.testing.assert_allclose(evaluate(model, x=X, c=np.asarray(True))[0], 2 * X + 1)
     np.testing.assert_allclose(evaluate(model, x=X, c=np.asarray(False))[0], X[:, ::-1])
+
+
+@pytest.mark.parametrize(
+    ("version", "changed"),
+    [(12, "Add, Constant, Mul"), (17, None), (18, "Constant")],
+)
+def test_a_function_of_another_opset_keeps_it_and_the_report_says_what_the_checker_minds(
+    version: int, changed: str | None
+) -> None:
+    """Affine becomes Mul and Add with constants; what changed is what ONNX's own checker stumbles over."""
+    top = {12: 17, 17: 17, 18: 20}[version]
+    text = (
+        HEAD.replace("17", str(top))
+        + "g (float[1, 3] x) => (float[1, 3] y) { y = local.F(x) }"
+        + f"""<domain: "local", opset_import: ["": {version}, "com.example": 1]> F(a) => (b) {{
+            b = com.example.Affine<scale = 2.0, offset = 1.0>(a) }}"""
+    )
+    onnx.checker.check_model(model_of(text))
+    model, done = run_pass(text)
+    # onnxruntime has no say in what the checker thinks.
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], 2 * X + 1)
+    assert {item.domain: item.version for item in model.functions[0].opset_import}[""] == version
+    if changed is None:
+        onnx.checker.check_model(model)
+        assert done.warnings == []
+    else:
+        with pytest.raises(onnx.checker.ValidationError):
+            onnx.checker.check_model(model)
+        assert len(done.warnings) == 1
+        assert f"since {changed} changed in between" in done.warnings[0]
