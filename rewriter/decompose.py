@@ -33,7 +33,7 @@ from rewriter.graph.outline import Outliner, whole
 from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
-from rewriter.graph.types import contradicts
+from rewriter.graph.types import contradicts, refine, without_sizes
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
@@ -334,9 +334,15 @@ class _Run:
             for value in graph.value_info:
                 inferred = main.types(scope).get(value.name)
                 declared = TensorType.from_proto(value.type)
-                if inferred is not None and contradicts(inferred, declared, free):
-                    self.result.warnings.append(f"'{value.name}' was declared {declared}, it is {inferred}")
-                    value.type.tensor_type.CopyFrom(inferred.to_proto().tensor_type)
+                if inferred is None or declared is None:
+                    continue
+                # A size that was wrong elsewhere is not believed here unless it is found anew.
+                credible = refine(inferred, without_sizes(declared, main.wrong_sizes), free)
+                if credible is not None and (
+                    contradicts(inferred, declared, free) or _opens(credible, declared)
+                ):
+                    self.result.warnings.append(f"'{value.name}' was declared {declared}, it is {credible}")
+                    value.type.tensor_type.CopyFrom(credible.to_proto().tensor_type)
 
     def _import(self, frame: Frame, domains: dict[str, int]) -> None:
         """Import what a decomposition uses besides the default domain."""
@@ -352,6 +358,14 @@ class _Run:
         gone = {d for d in self.domains_before - now if d}
         self.result.dropped_opsets = [item.domain for item in self.model.opset_import if item.domain in gone]
         remove_imports(self.model, gone)
+
+
+def _opens(new: TensorType, old: TensorType) -> bool:
+    """Whether ``new`` leaves a size open that has a number in ``old``."""
+    return any(
+        isinstance(y, int) and not isinstance(x, int)
+        for x, y in zip(new.shape or (), old.shape or (), strict=False)
+    )
 
 
 def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: Keep) -> None:

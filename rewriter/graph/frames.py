@@ -43,6 +43,8 @@ class Frame:
     errors: dict[Found, RewriteError] = field(default_factory=dict)
     #: Placeholders whose declared type contradicts what their pass infers.
     contradicted: list[Found] = field(default_factory=list)
+    #: The sizes that were declared wrongly there: those of one traced call, likely, and as wrong elsewhere.
+    wrong_sizes: set[int] = field(default_factory=set)
     _constants: dict[Scope, Constants] = field(default_factory=dict)
     _declared: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
     _types: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
@@ -67,6 +69,11 @@ class Frame:
     def know(self, values: Mapping[str, Any]) -> None:
         """Values of the outermost scope that are known from inferred sizes."""
         self.given = {**self.given, **values}
+        self._constants.clear()
+
+    def forget(self, given: Mapping[str, Any]) -> None:
+        """Back to the constants ``given``, before any was known from sizes."""
+        self.given = given
         self._constants.clear()
 
     def declared(self, scope: Scope) -> dict[str, TensorType]:

@@ -40,10 +40,25 @@ def contradicts(a: TensorType | None, b: TensorType | None, free: Collection[str
         return True
     if a.shape is None or b.shape is None:
         return False
-    return len(a.shape) != len(b.shape) or any(
-        isinstance(y, int) and (x != y if isinstance(x, int) else x in free)
+    return len(a.shape) != len(b.shape) or bool(wrong_sizes(a, b, free))
+
+
+def wrong_sizes(a: TensorType | None, b: TensorType | None, free: Collection[str] = ()) -> set[int]:
+    """The sizes in ``b`` by which it contradicts ``a``."""
+    if a is None or b is None or a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return set()
+    return {
+        y
         for x, y in zip(a.shape, b.shape, strict=True)
-    )
+        if isinstance(y, int) and (x != y if isinstance(x, int) else x in free)
+    }
+
+
+def without_sizes(known: TensorType | None, sizes: Collection[int]) -> TensorType | None:
+    """``known`` with the ``sizes`` left open."""
+    if not sizes or known is None or known.shape is None:
+        return known
+    return known.with_shape(None if dim in sizes else dim for dim in known.shape)
 
 
 def refine(
