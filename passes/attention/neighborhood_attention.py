@@ -125,7 +125,7 @@ class NeighborhoodAttention(Placeholder):
             f32(1, 11, 1, 4),
             kernel_size=[5],
             dilation=[2],
-            scale=0.4,
+            scale=0.375,
             **static,
         )
         yield Case(*line, kernel_size=[3], dilation=[2], is_causal=[1], **static)

@@ -115,7 +115,7 @@ class SparseAttention(Placeholder):
         static: dict[str, Any] = {"symbolic": False, "reason": "the length must be known"}
         three = (f32(2, 2, 8, 4),) * 3
         yield Case(*three, block_size=2, **static)
-        yield Case(*three, block_size=2, window=1, global_tokens=1, scale=0.7, **static)
+        yield Case(*three, block_size=2, window=1, global_tokens=1, scale=0.75, **static)
         yield Case(*three, block_size=2, window=0, global_tokens=3, is_causal=True, **static)
         # A shorter last block; a window beyond the length.
         yield Case(f32(7, 3), f32(7, 3), f32(7, 2), block_size=3, window=1, is_causal=True, **static)
