@@ -271,7 +271,11 @@ class _Binder:
         if not parameter.is_tensor:
             raise self._not_constant(parameter, index, name)
         kind = self.site.type_of(index) or _type_of(constant)
-        if kind is not None and kind.dtype and not parameter.may_hold(helper.tensor_dtype_to_np_dtype(kind.dtype)):
+        if (
+            kind is not None
+            and kind.dtype
+            and not parameter.may_hold(helper.tensor_dtype_to_np_dtype(kind.dtype))
+        ):
             raise self._error(
                 f"input {index} ('{name}') is a {dtype_name(kind.dtype)} tensor, and '{parameter.name}' must be "
                 f"{parameter}",

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
     from rewriter.types import Dim, TensorType
 
-#: How many drawings of sizes are tried before giving up on a sample.
+#: How many drawings of sizes are tried for anything; for a whole model more (see :attr:`Sizes.attempts`).
 ATTEMPTS = 12
+#: What models that work on chunks of a signal ask for, along one axis only.
+_CHUNKS = (512, 256, 576, 1024)
+#: How many dims are tried as that axis.
+_MOST = 4
 
 _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -106,6 +110,23 @@ class Sizes:
                 )
 
     @property
+    def attempts(self) -> int:
+        """How many drawings are worth trying: the common ones, then one long axis among short ones that agree."""
+        return ATTEMPTS + len(self._chunked)
+
+    @property
+    def _chunked(self) -> list[tuple[str, int, bool]]:
+        """(the long dim, which of the sizes it gets, whether the others are 1), what is likely first."""
+        open_ = [name for name in self.names if name not in self.fixed]
+        open_.sort(key=lambda name: self.names[name])  # a batch last
+        return [
+            (name, chunk, single)
+            for chunk in range(len(_CHUNKS))
+            for single in (False, True)
+            for name in open_[:_MOST]
+        ]
+
+    @property
     def is_static(self) -> bool:
         return not self.names
 
@@ -115,9 +136,14 @@ class Sizes:
         The first try gives each dim a size of its own, all different and none of them 1: an exchange of axes shows.
         """
         sizes: dict[str, int] = {}
+        chunked = self._chunked[attempt - ATTEMPTS] if attempt >= ATTEMPTS else None
         for position, (name, first) in enumerate(self.names.items()):
             if name in self.fixed:
                 sizes[name] = self.fixed[name][sample % len(self.fixed[name])]
+            elif chunked is not None:
+                long, chunk, single = chunked
+                short = 1 if single else 2 + sample
+                sizes[name] = _CHUNKS[(chunk + sample) % len(_CHUNKS)] if name == long else short
             else:
                 sizes[name] = _candidate(position, first, sample, attempt)
         return sizes

@@ -9,7 +9,6 @@ from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
 from rewriter.verify.cut import cut_unknown, same_cuts
 from rewriter.verify.delivered import differs, labelled
-from rewriter.verify.dims import ATTEMPTS
 from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
 from rewriter.verify.session import Refused, Session
@@ -61,7 +60,7 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
         return "its outputs are others"
     for index in range(max(2, inputs.count) if inputs.given is None else 1):
         refusal = "no sizes fit the types of its inputs"
-        for attempt in range(ATTEMPTS if inputs.can_redraw else 1):
+        for attempt in range(inputs.attempts):
             sample = inputs.draw(index, attempt)
             if sample is None:
                 continue

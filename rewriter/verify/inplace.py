@@ -16,9 +16,7 @@ from onnx import helper
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.verify.alone import mismatch
 from rewriter.verify.cut import prune
-from rewriter.verify.dims import ATTEMPTS
 from rewriter.verify.dims import evaluate as size_of
-from rewriter.verify.inputs import GIVE_INPUTS, Inputs, Sample
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.reference import ReferenceRefused, check, evaluate
 from rewriter.verify.regions import Index, outputs_of, tensors_of
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from rewriter.decompose import Region
     from rewriter.placeholder.binding import Ref
     from rewriter.types import TensorType
+    from rewriter.verify.inputs import Inputs, Sample
     from rewriter.verify.numbers import Array
     from rewriter.verify.values import Data
     from rewriter.verify.weights import Weights
@@ -99,7 +98,7 @@ class InPlace:
         Sizes that it refuses are drawn again.  CannotVerifyError when none is found, with what the runtime said.
         """
         refusal: Refused | None = None
-        attempts = ATTEMPTS if self.inputs.can_redraw else 1
+        attempts = self.inputs.attempts
         for attempt in range(attempts):
             sample = self.inputs.draw(index, attempt)
             if sample is None:
@@ -110,16 +109,12 @@ class InPlace:
                 refusal = refusal or error
                 self._blame_run(error, sample, regions)
         if refusal is None:
-            raise CannotVerifyError("no sizes fit the types of the model's inputs", remedy=GIVE_INPUTS)
-        dims = ", ".join(self.inputs.sizes.names)
-        hint = (
-            f"give sizes that it accepts (--dim {next(iter(self.inputs.sizes.names))}=…; open dims: {dims}), "
-            if dims
-            else ""
-        )
+            raise CannotVerifyError(
+                "no sizes fit the types of the model's inputs", remedy=self.inputs.remedy()
+            )
         raise CannotVerifyError(
             f"no valid input was found in {attempts} {'try' if attempts == 1 else 'tries'}: {refusal.what}",
-            remedy=hint + GIVE_INPUTS,
+            remedy=self.inputs.remedy(),
         ) from refusal
 
     def compare(

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 GIVE_INPUTS = "give inputs that the model accepts (--inputs file.npz), or pass --no-verify"
 
+#: Flags of one kind that a message lists.
+_SHOWN = 6
+
 INTEGERS = frozenset(
     getattr(TensorProto, name)
     for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "INT4", "UINT4")
@@ -80,6 +83,25 @@ class Inputs:
         return any(name not in self.sizes.fixed for name in self.sizes.names) or bool(
             self._of_unknown_meaning()
         )
+
+    @property
+    def attempts(self) -> int:
+        """How many drawings of one sample are worth trying."""
+        return self.sizes.attempts if self.can_redraw else 1
+
+    def remedy(self) -> str:
+        """What to say about sizes and values when the model takes none that was drawn."""
+        dims = [f"--dim {name}=…" for name in self.sizes.names]
+        whole = [name for name, kind in self.types.items() if kind.dtype in INTEGERS]
+        ranges = [
+            f"--input-range {name}=LOW:HIGH" for name in dict.fromkeys([*whole, *self.options.input_ranges])
+        ]
+        said = [
+            f"{what} ({', '.join(flags[:_SHOWN])}{', …' if len(flags) > _SHOWN else ''})"
+            for what, flags in (("sizes", dims), ("values", ranges))
+            if flags and self.given is None
+        ]
+        return f"say which {' and '.join(said)} it accepts, {GIVE_INPUTS}" if said else GIVE_INPUTS
 
     def _of_unknown_meaning(self) -> list[str]:
         """Integers of which nothing is known: smaller ones are tried where the model refuses them."""
@@ -256,7 +278,7 @@ def _check_ranges(options: VerifyOptions, kinds: Mapping[str, TensorType]) -> No
         if not np.isfinite(float(high) - float(low)):
             raise UsageError(
                 f"--input-range {name}: {low} to {high} is no range to draw from",
-                remedy="give two finite numbers",
+                remedy=f"give two finite numbers, as in --input-range {name}=0:100",
             )
         if low > high or (dtype in INTEGERS and np.ceil(low) > np.floor(high)):
             raise UsageError(f"--input-range {name}: no {dtype_name(dtype)} lies between {low} and {high}")

@@ -22,7 +22,7 @@ def test_standard_output_that_is_full(roll: Path) -> None:
     target = roll.with_name("out.onnx")
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
-        with open("/dev/full", "w") as full:
+        with Path("/dev/full").open("w") as full:
             return subprocess.run(
                 [sys.executable, "-m", "rewriter.cli", *map(str, arguments)],
                 stdout=full,

@@ -118,7 +118,9 @@ def test_a_mode_as_text() -> None:
     model = fall_through("pad", IMAGE, [1, 2, 0, 0])
     model.graph.initializer.append(helper.make_tensor("mode", TensorProto.STRING, [], [b"circular"]))
     model.graph.node[0].input.append("mode")
-    np.testing.assert_array_equal(rewritten(model, IMAGE), F.pad(IMAGE, (1, 2, 0, 0), mode="circular").numpy())
+    np.testing.assert_array_equal(
+        rewritten(model, IMAGE), F.pad(IMAGE, (1, 2, 0, 0), mode="circular").numpy()
+    )
 
 
 @pytest.mark.parametrize(

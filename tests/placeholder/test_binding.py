@@ -112,16 +112,22 @@ def test_a_tensor_of_several_elements_is_no_number() -> None:
 @pytest.mark.parametrize(
     ("function", "given", "says"),
     [
-        (roll, np.asarray([1.0]), "a constant float64 tensor of shape \\[1\\], and 'shifts' must be a list of int"),
+        (
+            roll,
+            np.asarray([1.0]),
+            "a constant float64 tensor of shape \\[1\\], and 'shifts' must be a list of int",
+        ),
         (roll, np.ones((2, 2), np.float32), "'shifts' must be a list of integers or a tensor"),
         (roll, np.asarray([b"1"], object), "'shifts' must be a list of integers or a tensor"),
-        (roll, None, r"input 1 \('f'\) is a float32 tensor, and 'shifts' must be a list of integers or a tensor"),
+        (
+            roll,
+            None,
+            r"input 1 \('f'\) is a float32 tensor, and 'shifts' must be a list of integers or a tensor",
+        ),
         (swish, np.asarray([1j]), "'beta' must be a number or a tensor"),
     ],
 )
-def test_a_tensor_of_other_elements_does_not_stand_for_a_number(
-    function: Any, given: Any, says: str
-) -> None:
+def test_a_tensor_of_other_elements_does_not_stand_for_a_number(function: Any, given: Any, says: str) -> None:
     with pytest.raises(BindingError, match=says):
         bind(signature(function), site(["x", "f"], {} if given is None else {"f": given}))
 

@@ -80,5 +80,18 @@ def test_other_attempts_try_other_kinds_of_sizes():
     assert tried[-1] == {"batch": 1, "height": 1, "width": 1}
 
 
+def test_at_last_one_long_axis_among_short_ones_that_agree():
+    """A model of speech: chunks of one size, and a state whose open dim is the batch, as no name says."""
+    sizes = Sizes(types(input=(None, None), state=(2, None, 128)))
+    tried = [sizes.draw(0, attempt) for attempt in range(ATTEMPTS, sizes.attempts)]
+    for long in (256, 512, 576):
+        assert {"input.0": 2, "input.1": long, "state.1": 2} in tried
+        assert {"input.0": 1, "input.1": long, "state.1": 1} in tried
+    assert {sizes.draw(1, ATTEMPTS)[name] for name in ("input.0", "state.1")} & {3}
+    fixed = Sizes(types(input=(None, None)), {"input.1": (7,)})
+    assert {fixed.draw(0, attempt)["input.1"] for attempt in range(fixed.attempts)} == {7}
+    assert Sizes(types(x=(2, 3))).attempts == ATTEMPTS
+
+
 def test_an_unknown_rank_has_no_shape():
     assert Sizes({}).shape("x", TensorType(1), {}) is None

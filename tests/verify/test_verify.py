@@ -384,6 +384,60 @@ def test_sizes_that_the_model_refuses_are_drawn_again():
     assert len({sizes["length"] for sizes in proof.sizes}) == 2
 
 
+def test_a_long_axis_and_a_state_of_the_same_batch_are_found():
+    """Reflection by 200 needs an axis of more than that; the state must have the batch of the input."""
+    source = model(
+        node("Pad", ["x", "pads"], ["p"], mode="reflect"),
+        node("ReduceMean", ["p"], ["m"], axes=[1], keepdims=1),
+        node("Concat", ["m", "state"], ["c"], axis=1),
+        example("Double", ["c"], ["y"]),
+        inputs={"x": (FLOAT, [None, None]), "state": (FLOAT, [None, 4])},
+        outputs={"y": (FLOAT, None)},
+        tensors={"pads": np.array([0, 200, 0, 200])},
+        domains=["com.example"],
+    )
+    proof = prove(source, Double())
+    assert all(sizes["x.1"] > 200 and sizes["x.0"] == sizes["state.0"] for sizes in proof.sizes)
+    assert [sizes["x.0"] for sizes in proof.sizes] == [2, 3]
+
+
+def test_values_out_of_a_table_and_the_remedy_names_the_flags():
+    source = model(
+        node("Gather", ["table", "ids"], ["a"]),
+        example("Double", ["a"], ["y"]),
+        inputs={"ids": (INT64, ["n"])},
+        outputs={"y": (FLOAT, None)},
+        tensors={"table": np.ones((7, 4), np.float32)},
+        domains=["com.example"],
+    )
+    with pytest.raises(CannotVerifyError, match="no valid input") as caught:
+        prove(source, Double(), input_ranges={"ids": (1000, 2000)})
+    assert "--input-range ids=LOW:HIGH" in caught.value.remedy
+    assert "--dim n=…" in caught.value.remedy
+    assert prove(source, Double(), input_ranges={"ids": (0, 6)}).verdict == "verified"
+    with pytest.raises(UsageError) as caught:
+        prove(source, Double(), input_ranges={"ids": (0, float("inf"))})
+    assert "--input-range ids=0:100" in caught.value.remedy
+
+
+class WrongBeyondFifty(Double):
+    """Right up to a size of 50, as with a table that is too short."""
+
+    name = "double"
+
+    def decompose(self, g, x: Value):
+        length = g.gather(g.shape(x), [1], axis=0)
+        return x + x + g.cast(g.op("Greater", length, g.ints([50])), TensorProto.FLOAT)
+
+
+def test_what_is_wrong_at_large_sizes_only_needs_dim():
+    """As docs/verification.md says."""
+    source = one("Double", shape=("batch", "n"))
+    assert prove(source, WrongBeyondFifty()).verdict == "verified"
+    with pytest.raises(MismatchError, match="n=64"):
+        prove(source, WrongBeyondFifty(), dims={"n": (2, 64)})
+
+
 def test_when_no_size_is_accepted_the_remedy_names_the_dim():
     source = model(
         node("Reshape", ["x", "shape"], ["a"]),
