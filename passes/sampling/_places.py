@@ -41,6 +41,11 @@ def wide(x: Value) -> int:
     return int(TensorProto.FLOAT) if x.dtype in half else x.dtype
 
 
+def has_kernel(x: Value) -> bool:
+    """Whether onnxruntime has GridSample and Resize for the dtype; for double it lacks most of them."""
+    return x.dtype != TensorProto.DOUBLE
+
+
 def per_axis(g: Builder, sizes: Sequence[int | Value], formula: Callable[[Any], Any], like: Value) -> Value:
     """``formula`` of each size, (D, 1); a constant where the sizes are known."""
     if all(isinstance(size, int) for size in sizes):

@@ -84,7 +84,9 @@ class GridSample(Placeholder):
     @decomposition(
         opset=16,
         portable=False,
-        requires=lambda x, mode, **_: x.rank == 4 and _code(mode, _MODES) == _BILINEAR,
+        requires=lambda x, mode, **_: (
+            x.rank == 4 and _code(mode, _MODES) == _BILINEAR and places.has_kernel(x)
+        ),
         reason="GridSample has a fast path for linear, zeros and align_corners=0, and the grid is mapped to it",
     )
     def kernel(
@@ -114,7 +116,10 @@ class GridSample(Placeholder):
         opset=16,
         portable=False,
         requires=lambda x, mode, **_: (
-            x.rank == 4 and _code(mode, _MODES) == _BICUBIC and not places.rows_pay(x, 16)
+            x.rank == 4
+            and _code(mode, _MODES) == _BICUBIC
+            and not places.rows_pay(x, 16)
+            and places.has_kernel(x)
         ),
         reason="with few channels GridSample's own cubic is faster than sixteen gathers",
     )

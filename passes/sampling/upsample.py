@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from passes.sampling import _places as places
 from passes.sampling._upsample import Upsample, factors_of, resize_serves
 from rewriter.placeholder import Case, decomposition, f32, i64
 
@@ -121,7 +122,9 @@ class UpsampleBicubic2dAa(Upsample):
 
 def _by_resize(dims: int, given: Mapping[str, Any]) -> bool:
     factors = factors_of(dims, given["scale_factors"], given["scales_2"], given["scales_3"])
-    return resize_serves(given["x"], given["output_size"], given["align_corners"], factors)
+    return places.has_kernel(given["x"]) and resize_serves(
+        given["x"], given["output_size"], given["align_corners"], factors
+    )
 
 
 def _antialiased_cases() -> Iterator[Case]:
