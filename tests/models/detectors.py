@@ -134,7 +134,7 @@ class Heads(nn.Module):
 
 
 class Retina(nn.Module):
-    """Sigmoid scores; boxes (B, 20, 4), scores, classes and counts of batches of images (B, 3, 64, 64)."""
+    """Sigmoid scores; boxes (B, 40, 4), scores, classes and counts of batches of images (B, 3, 64, 64)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -145,7 +145,7 @@ class Retina(nn.Module):
         deltas, logits = self.heads(pixels)
         boxes = box_decode(0.1 * deltas, self.anchors, [1.0, 1.0, 1.0, 1.0])
         # Scores that do not saturate: equal ones would be sorted by rounding.
-        return multiclass_nms(boxes, (0.1 * logits).sigmoid(), 0.5, 0.4, 10, 20, True)
+        return multiclass_nms(boxes, (0.1 * logits).sigmoid(), 0.4, 0.68, 20, 40, True)
 
 
 class Ssd(nn.Module):
@@ -158,11 +158,11 @@ class Ssd(nn.Module):
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         deltas, logits = self.heads(pixels)
-        boxes = box_decode(deltas[0], self.anchors, [10.0, 10.0, 5.0, 5.0])
+        boxes = box_decode(0.2 * deltas[0], self.anchors, [10.0, 10.0, 5.0, 5.0])
         scores, labels = (0.1 * logits[0]).softmax(-1)[:, 1:].max(-1)
         scores, best = scores.topk(60)
         boxes, labels = boxes[best], labels[best]
-        keep = nms(boxes, scores, 0.45)
+        keep = nms(boxes, scores, 0.4)
         return boxes[keep], scores[keep], labels[keep]
 
 
