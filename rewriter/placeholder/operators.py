@@ -312,6 +312,10 @@ class Operators:
             raise UnsupportedAtOpset(
                 "an empty string tensor cannot be reshaped below opset 14", where=self.where
             )
+        if x.dtype == TensorProto.BFLOAT16:
+            # ConstantOfShape makes it since opset 20 only.
+            fill = TensorProto(data_type=TensorProto.FLOAT, dims=[1], float_data=[0.0])
+            return self.cast(self._one("ConstantOfShape", self.sizes(dims), value=fill), x)
         fill.raw_data = b"\0" * max(1, np.dtype(_np_dtype(x.dtype)).itemsize)
         return self._one("ConstantOfShape", self.sizes(dims), value=fill)
 
