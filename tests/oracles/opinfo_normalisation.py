@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.oracles.run import Result
 from tests.oracles.table import Row, Unrun
 
 
@@ -19,15 +18,11 @@ def _instance_norm(sample: Any) -> dict[str, Any]:
     return {"x": sample.input, **given}
 
 
-ROWS: tuple[Row, ...] = (Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),)
-
-UNRUN: tuple[Unrun, ...] = (
-    Unrun(
-        "layer_norm",
-        "native_layer_norm",
-        Result.DIFFERS,
-        "of a single element x - mean is 0; PyTorch's float16 kernel leaves its rounding",
-        samples=(10, 11),
-        dtypes=("float16",),
-    ),
+ROWS: tuple[Row, ...] = (
+    Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),
+    Row("rms_norm", ("nn.functional.rms_norm",)),
+    Row("group_norm", ("nn.functional.group_norm",)),
+    Row("instance_norm", ("nn.functional.instance_norm",), adapt=_instance_norm),
 )
+
+UNRUN: tuple[Unrun, ...] = ()
