@@ -63,9 +63,9 @@ class Roll(Placeholder):
 
         if isinstance(shifts, torch.Tensor):
             shifts = shifts.reshape(-1).tolist()
-        # torch reads no int below −2^62; what is left of it after whole turns means the same.
+        # torch reads no int below −2^62, and its backward negates; what is left after whole turns means the same.
         sizes = [x.shape[d] for d in dims] if x.ndim and len(dims) else [x.numel()] * len(shifts)
-        if any(s < _TORCH_MIN for s in shifts) and len(sizes) == len(shifts):
+        if any(abs(s) > -_TORCH_MIN for s in shifts) and len(sizes) == len(shifts):
             shifts = [s % max(size, 1) for s, size in zip(shifts, sizes, strict=True)]
         return torch.roll(x, tuple(shifts), tuple(dims))
 

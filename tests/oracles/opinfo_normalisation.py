@@ -22,6 +22,7 @@ ROWS: tuple[Row, ...] = (
     Row("layer_norm", ("nn.functional.layer_norm", "native_layer_norm")),
     Row("rms_norm", ("nn.functional.rms_norm",)),
     Row("group_norm", ("nn.functional.group_norm",)),
+    Row("group_norm", ("native_group_norm",), adapt=_native_group_norm),
     Row("instance_norm", ("nn.functional.instance_norm",), adapt=_instance_norm),
 )
 
