@@ -265,18 +265,36 @@ def _runner(
     return lambda: session.run_with_iobinding(binding), digest
 
 
+def _told(node: onnx.NodeProto, model: onnx.ModelProto) -> list[onnx.AttributeProto]:
+    """The attributes that say something: a default that is written out means what its absence means."""
+    versions = {i.domain: i.version for i in model.opset_import}
+    if node.domain or not onnx.defs.has(node.op_type, versions[""]):
+        return list(node.attribute)
+    defaults = onnx.defs.get_schema(node.op_type, versions[""]).attributes
+    return [
+        a
+        for a in node.attribute
+        if a.name not in defaults
+        or onnx.helper.get_attribute_value(a) != _default(defaults[a.name].default_value)
+    ]
+
+
+def _default(value: onnx.AttributeProto) -> Any:
+    return onnx.helper.get_attribute_value(value) if value.type else None
+
+
 def _digest(model: onnx.ModelProto) -> str:
     """The operators with their attributes, constants and edges, whatever anything is called."""
     names = {
         t.name: hashlib.sha256(numpy_helper.to_array(t).tobytes() + bytes([t.data_type, *t.dims])).hexdigest()
         if max(t.dims, default=0) < 256
-        else t.name
+        else f"weights {t.data_type} {list(t.dims)}"
         for t in model.graph.initializer
     }
     names |= {info.name: f"input {i}" for i, info in enumerate(model.graph.input)}
     told = []
     for number, node in enumerate(model.graph.node):
         names |= {output: f"{number}.{i}" for i, output in enumerate(node.output) if output}
-        attributes = sorted(a.SerializeToString(deterministic=True) for a in node.attribute)
+        attributes = sorted(a.SerializeToString(deterministic=True) for a in _told(node, model))
         told.append((node.domain, node.op_type, [names.get(name, name) for name in node.input], attributes))
     return repr(told)

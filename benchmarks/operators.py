@@ -99,7 +99,7 @@ def line(item: Measured) -> str:
     named = f"{item.exporter_name}, same" if item.same else item.exporter_name
     exporter = "–" if item.exporter is None else f"{item.exporter * 1e6:.1f} ({named})"
     ratio = "–" if item.to_exporter is None else f"{item.to_exporter:.2f}"
-    own = "" if item.row.torch is not None else " (reference)"
+    own = "" if item.row.counts else " (formula)" if item.row.torch is not None else " (reference)"
     return (
         f"| {item.row.pass_name} | {item.row.label} | {item.form} | {item.ours * 1e6:.1f} | "
         f"{item.torch * 1e6:.1f}{own} | {exporter} | {item.limit * 1e6:.1f} | {item.to_torch:.2f} | {ratio} | "
@@ -111,7 +111,7 @@ def summary(items: list[Measured]) -> str:
     """The geometric mean over operators (over the rows of each first), and the worst against exporters."""
     by_pass: dict[str, list[float]] = {}
     for item in items:
-        if item.row.torch is not None:
+        if item.row.counts:
             by_pass.setdefault(item.row.pass_name, []).append(math.log(item.to_torch))
     lines = []
     if by_pass:

@@ -12,8 +12,8 @@ small and large, few and many channels), and PyTorch's own operator, called with
 
 ``constants`` are the inputs that are weights in a model.  ``torch`` None says that PyTorch has no such operator: its
 place is taken by the pass's reference, which then does not count in the geometric mean, nor is it exported unless
-``export`` says so.  ``limit`` is a copy of the operator's bytes unless it gives the (batch, m, k, n) of a MatMul of the
-same FLOPs.
+``export`` says so.  A formula that some library has of an operator is marked ``builtin=False``, and does not count either.
+``limit`` is a copy of the operator's bytes unless it gives the (batch, m, k, n) of a MatMul of the same FLOPs.
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ class Row:
     limit: tuple[int, int, int, int] | None = None
     #: Whether exporters are given the operator (or its reference); None: where PyTorch has it.
     export: bool | None = None
+    #: Whether PyTorch itself has the operator: ``torch`` may be a formula that some library has of it.
+    builtin: bool = True
+
+    @property
+    def counts(self) -> bool:
+        """Whether the row is one of PyTorch's own operators."""
+        return self.torch is not None and self.builtin
 
     @property
     def exported(self) -> bool:
