@@ -12,7 +12,7 @@ small and large, few and many channels), and PyTorch's own operator, called with
 
 ``constants`` are the inputs that are weights in a model.  ``torch`` None says that PyTorch has no such operator: its
 place is taken by the pass's reference, which then does not count in the geometric mean, nor is it exported unless
-``export`` says so.  A formula that some library has of an operator is marked ``builtin=False``, and does not count either.
+``export`` says so.  A formula that some library has is marked ``builtin=False``, and does not count either.
 ``limit`` is a copy of the operator's bytes unless it gives the (batch, m, k, n) of a MatMul of the same FLOPs.
 """
 
