@@ -66,11 +66,15 @@ def test_where_nothing_is_portable_the_pass_says_so() -> None:
         rewriter.rewrite(model(13), passes=[Doubled], portable=True, simplify=False)
 
 
+#: Passes that have a form for symbolic sizes, but no portable one, and why.
+ONLY_STATIC = {"selective_scan": "a sequence of unknown length needs Scan, which tract refuses or hangs on"}
+
+
 @pytest.mark.parametrize("placeholder", available(), ids=lambda p: p.pass_name())
 def test_every_case_has_a_portable_form(placeholder: Placeholder) -> None:
     """At the opset of portable models and at the newest, in static and symbolic sizes, wherever there is any form."""
     portable = {form.name for form in placeholder.decompositions if form.portable}
-    chosen = 0
+    chosen = without = 0
     for case in placeholder.cases():
         low, high = case.opsets or (13, defs.onnx_opset_version())
         dtype = case.dtypes[0] if case.dtypes else placeholder.dtypes[0]
@@ -80,9 +84,14 @@ def test_every_case_has_a_portable_form(placeholder: Placeholder) -> None:
                 try:
                     made = expand(placeholder, site, portable=True)
                 except UnsupportedParameter:
+                    if symbolic and placeholder.pass_name() in ONLY_STATIC:
+                        expand(placeholder, site)
+                        without += 1
+                        continue
                     with pytest.raises(UnsupportedParameter):
                         expand(placeholder, site)
                     continue
                 assert made.decomposition in portable
                 chosen += 1
     assert chosen
+    assert bool(without) == (placeholder.pass_name() in ONLY_STATIC), "the list is not exact"
