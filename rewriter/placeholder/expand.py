@@ -163,6 +163,11 @@ def _candidates(
     return [item for _, item in sorted(found, key=lambda pair: pair[0])]
 
 
+def precondition_holds(placeholder: Placeholder, item: Decomposition, site: Site) -> bool:
+    """Whether the decomposition says that it is right at ``site``."""
+    return item.requires is None or _holds(item, "requires", placeholder, site, bind_site(placeholder, site))
+
+
 def _holds(item: Decomposition, which: str, placeholder: Placeholder, site: Site, bound: Bound) -> bool:
     try:
         return bool(getattr(item, which)(**_values(_builder(placeholder, site), bound)))

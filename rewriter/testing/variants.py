@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from onnx import defs
 
-from rewriter.errors import DecompositionError, NeedsRank
+from rewriter.errors import DecompositionError
 from rewriter.placeholder import Site, expand
+from rewriter.placeholder.expand import precondition_holds
 from rewriter.testing.models import PLACES, build
 from rewriter.types import TensorType, dtype_from_name
 
@@ -60,7 +61,7 @@ def variants(placeholder: Placeholder, *, full: bool = False) -> Iterator[Varian
             if not low <= opset <= high:
                 continue
             for dtype in case_dtypes:
-                if not _exists(dtype, opset):
+                if not exists_at(dtype, opset):
                     continue
                 for symbolic in (False, True) if case.symbolic else (False,):
                     for place in PLACES:
@@ -134,16 +135,9 @@ def applies(
     placeholder: Placeholder, case: Case, *, dtype: str, opset: int, symbolic: bool, form: str
 ) -> bool:
     """Whether the decomposition's own precondition holds for the case."""
-    from rewriter.placeholder.expand import _builder, _values, bind_site
-
     item = next(d for d in placeholder.decompositions if d.name == form)
-    if item.requires is None:
-        return True
     site = site_of(placeholder, case, dtype=dtype, opset=opset, symbolic=symbolic)
-    try:
-        return bool(item.requires(**_values(_builder(placeholder, site), bind_site(placeholder, site))))
-    except NeedsRank:
-        return False
+    return precondition_holds(placeholder, item, site)
 
 
 def _written(placeholder: Placeholder, site: Site, form: str, opset: int) -> object:
@@ -154,7 +148,7 @@ def _written(placeholder: Placeholder, site: Site, form: str, opset: int) -> obj
     return [(n.op_type, len(n.input), tuple(a.name for a in n.attribute)) for n in made.nodes]
 
 
-def _exists(dtype: str, opset: int) -> bool:
+def exists_at(dtype: str, opset: int) -> bool:
     """Whether ONNX has tensors of the dtype at the opset (bfloat16 came with 13)."""
     allowed = next(iter(defs.get_schema("Identity", opset, "").type_constraints)).allowed_type_strs
     name = {"float32": "float", "float64": "double"}.get(dtype, dtype)

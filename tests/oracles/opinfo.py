@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import defs
 
-from rewriter.testing.variants import _exists, opsets_of_interest
+from rewriter.testing.variants import exists_at, opsets_of_interest
 from rewriter.verify.values import from_torch
 from tests.oracles.run import Result, run
 
@@ -58,7 +58,7 @@ def settings(placeholder: Placeholder, entry: str, *, full: bool) -> Iterator[Se
         every = opsets_of_interest(placeholder)
         for dtype in (d for d in _DTYPES if d in known):
             for opset in every if dtype == "float32" else (every[0], every[-1]):
-                if _exists(dtype, opset):
+                if exists_at(dtype, opset):
                     yield from (Setting(dtype, opset, symbolic) for symbolic in (False, True))
         return
     main = "float32" if "float32" in known else min(known)

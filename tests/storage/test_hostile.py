@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import pickle
 import random
-import time
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -180,14 +179,13 @@ def test_hostile_sizes_cost_no_more_than_the_file(write: Write) -> None:
         file.array(file.model.graph.initializer[0])
 
 
+@pytest.mark.timeout(300)  # quadratic would be hours
 def test_many_small_records_take_linear_time(write: Write) -> None:
     """Unpacked elements and alternating fields by the hundred thousand."""
     tensor = b"".join(b"\x38\x01\x62\x00" for _ in range(200_000))
     content = b"\x08\x08\x3a" + length(b"\x2a" + length(tensor))
-    start = time.process_time()
     with ModelFile.open(write(content)) as file:
         assert len(file.hydrate(file.model).graph.initializer[0].int64_data) == 200_000
-    assert time.process_time() - start < 60  # quadratic would be hours
 
 
 # --- other files -----------------------------------------------------------------------------------------------
