@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from rewriter.report import Report
+    from rewriter.verify.proof import Proof
 
 
 @dataclass(frozen=True)
@@ -181,9 +182,13 @@ class InterfaceChangedError(RewriteError):
 
 
 class VerificationError(RewriteError):
-    """Base of what stops a model from being delivered as verified."""
+    """Base of what stops a model from being delivered as verified.
+
+    ``proof`` is what had been compared until then, with the figures that failed.
+    """
 
     code = "not-verified"
+    proof: Proof | None = None
 
 
 class MismatchError(VerificationError):

@@ -14,7 +14,7 @@ from rewriter import manifest as manifests
 from rewriter import stamp
 from rewriter.decompose import decompose
 from rewriter.digest import digest
-from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError
+from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError, VerificationError
 from rewriter.graph.survey import Keep
 from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
@@ -301,7 +301,11 @@ class _Run:
         """Compare with PyTorch, and put the verdict into the manifest."""
         from rewriter.verify import verify
 
-        proof = verify(file, rewritten, delivered, decomposed.regions, self.options, self.watch)
+        try:
+            proof = verify(file, rewritten, delivered, decomposed.regions, self.options, self.watch)
+        except VerificationError as error:
+            self.report.verification = None if error.proof is None else error.proof.to_dict()
+            raise
         self.report.verification = proof.to_dict()
         self.report.versions |= proof.versions
         self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"

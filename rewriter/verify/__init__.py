@@ -7,6 +7,6 @@ one; :func:`equal` is the check that simplification is held to.  Neither prints,
 from rewriter.verify.equality import equal
 from rewriter.verify.options import VerifyOptions
 from rewriter.verify.proof import Checked, Proof, RegionResult
-from rewriter.verify.run import verify
+from rewriter.verify.proving import verify
 
 __all__ = ["Checked", "Proof", "RegionResult", "VerifyOptions", "equal", "verify"]

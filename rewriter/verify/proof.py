@@ -115,9 +115,10 @@ class RegionResult:
 
 @dataclass
 class Proof:
-    """The outcome of a verification that found no difference.
+    """The outcome of a verification.
 
-    ``verdict`` is ``"verified"``, or ``"unproved"`` where a region could not be proved and that was allowed.
+    ``verdict`` is ``"verified"``, ``"unproved"`` where a region could not be proved and that was allowed, or
+    ``"failed"``: then it holds what was compared until something differed.
     """
 
     verdict: str = "verified"

@@ -103,6 +103,11 @@ def test_a_wrong_one_is_caught(
     assert (caught.value.code, caught.value.exit_code) == (code, 1)
     assert "com.example::Shift 'y'" in str(caught.value)
     assert not (tmp_path / "out.onnx").exists()
+    if code == "mismatch":  # how far the comparison got is told as well
+        assert caught.value.report is not None
+        proof = caught.value.report.to_dict()["verification"]
+        assert proof["verdict"] == "failed"
+        assert proof["regions"][0]["node"] == "y"
 
 
 def test_without_torch_it_says_how_to_go_on(tmp_path: Path) -> None:

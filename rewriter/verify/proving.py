@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewriter.errors import CannotVerifyError, UnprovedError
+from rewriter.errors import CannotVerifyError, UnprovedError, VerificationError
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
@@ -55,7 +55,12 @@ def verify(
         for r in regions
     ]
     with (progress or Quiet()).stage("verify", total=len(regions) + max(1, options.samples)) as stage:
-        _Run(Weights(file), rewritten, delivered, regions, options, proof, stage).run()
+        try:
+            _Run(Weights(file), rewritten, delivered, regions, options, proof, stage).run()
+        except VerificationError as error:
+            proof.verdict = "failed"
+            error.proof = proof
+            raise
     return proof
 
 
