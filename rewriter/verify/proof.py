@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rewriter.errors import Where
+    from rewriter.runtimes.driver import RuntimeResult
     from rewriter.verify.compare import Metrics, Tolerance
 
 
@@ -35,6 +36,8 @@ class Checked:
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     #: Of each sample, why agreement says nothing; "" where it says something.
     vacuous: list[str] = field(default_factory=list)
+    #: Of each sample, its shape, max_abs, max_scaled and max_ulp.
+    each: list[tuple[tuple[int, ...], float | None, float | None, float | None]] = field(default_factory=list)
 
     def add(self, metrics: Metrics) -> None:
         self.samples += 1
@@ -42,6 +45,7 @@ class Checked:
         if metrics.expected_shape not in self.shapes:
             self.shapes.append(metrics.expected_shape)
         self.vacuous.append(metrics.vacuous)
+        self.each.append((metrics.expected_shape, metrics.max_abs, metrics.max_scaled, metrics.max_ulp))
         for name in ("max_abs", "max_scaled", "max_rel", "max_ulp"):
             seen, had = getattr(metrics, name), getattr(self, name)
             if seen is not None:
@@ -63,6 +67,13 @@ class Checked:
             "max_rel": self.max_rel,
             "max_ulp": self.max_ulp,
             "vacuous": self.vacuous[0] if self.is_vacuous else "",
+            # Sizes as text: in JSON a list of them would take as many lines.
+            "per_sample": {
+                "shape": ["×".join(map(str, shape)) for shape, *_ in self.each],
+                "max_abs": [seen for _, seen, _, _ in self.each],
+                "max_scaled": [seen for _, _, seen, _ in self.each],
+                "max_ulp": [seen for _, _, _, seen in self.each],
+            },
             "tolerance": None if self.tolerance is None else self.tolerance.to_dict(),
         }
 
@@ -135,6 +146,8 @@ class Proof:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    #: What other runtimes make of the delivered file, of those that were asked for.
+    runtimes: list[RuntimeResult] = field(default_factory=list)
 
     @property
     def max_scaled(self) -> float | None:
@@ -156,6 +169,7 @@ class Proof:
             "notes": list(self.notes),
             "warnings": list(self.warnings),
             "versions": dict(self.versions),
+            "runtimes": [result.to_dict() for result in self.runtimes],
         }
 
     def to_manifest(self) -> dict[str, Any]:
@@ -168,6 +182,7 @@ class Proof:
         for checked in self.outputs:
             if checked.tolerance is not None:
                 tolerances.setdefault(f"outputs {checked.dtype}", str(checked.tolerance))
+        agreeing = sorted(result.name for result in self.runtimes if result.status == "agrees")
         return {
             "verdict": self.verdict,
             "against": self._against(),
@@ -179,6 +194,7 @@ class Proof:
             "proved": sum(result.is_proved and result.how != "never runs" for result in self.regions),
             "unproved": [str(result.where) for result in self.regions if not result.is_proved],
             "cut_out": sorted(self.cut),
+            **({"runtimes": agreeing} if agreeing else {}),
         }
 
     def _against(self) -> list[str]:
