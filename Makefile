@@ -14,7 +14,7 @@ setup: $(STAMP)
 # Rebuilt only when what it was made from changes; the stamp is written last, so a half-made one is made again.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,runtimes,dev]'
 	touch $@
 
 lint: setup
@@ -28,17 +28,12 @@ test: lint
 test-full: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m full
 
-# Two versions of onnxruntime cannot live in one environment, and openvino and tract are large.
-runtimes: setup .venv-ort115/.installed .venv-runtimes/.installed
+# Two versions of onnxruntime cannot live in one environment.
+runtimes: setup .venv-ort115/.installed
 
 .venv-ort115/.installed:
 	$(PYTHON) -m venv --clear .venv-ort115
 	.venv-ort115/bin/python -m pip install --quiet onnxruntime==1.15.1 'numpy<2'
-	touch $@
-
-.venv-runtimes/.installed:
-	$(PYTHON) -m venv --clear .venv-runtimes
-	.venv-runtimes/bin/python -m pip install --quiet 'openvino>=2026.4' 'tract>=0.23'
 	touch $@
 
 test-runtimes: runtimes
@@ -55,4 +50,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-ort115 .venv-runtimes build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) .venv-ort115 build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 import traceback
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _FILE = click.Path(path_type=Path)
 _INTERRUPTED, _TERMINATED = 130, 143
+#: What stands before the name of a file, alone or after ``domain=`` or a comma.
+_FOLDERS = re.compile(r"[^=,\s]*[/\\]")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -60,7 +63,9 @@ _INTERRUPTED, _TERMINATED = 130, 143
     metavar=Library.name,
     help="The library that runs the kept operators of a domain.",
 )
-@click.option("--strict", is_flag=True, help="A named pass that matches nothing is an error.")
+@click.option(
+    "--strict", is_flag=True, help="A named pass that matches nothing, a runtime that does not agree: errors."
+)
 @click.option(
     "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
 )
@@ -102,7 +107,16 @@ _INTERRUPTED, _TERMINATED = 130, 143
     "--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types."
 )
 @click.option(
-    "--report", type=_FILE, metavar="FILE.json", help="Write the report as JSON, also when the run fails."
+    "--runtimes",
+    metavar="LIST",
+    help="Run the result on these as well: onnxruntime, openvino, tract, reference, separated by commas, or all.",
+)
+@click.option(
+    "--report",
+    multiple=True,
+    type=_FILE,
+    metavar="FILE",
+    help="Write the report, also when the run fails: a page for people if FILE ends in .html, else JSON.",
 )
 @click.option(
     "--check",
@@ -147,7 +161,7 @@ def run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments
     try:
         # Not command.main(), which has its own idea of broken pipes and interrupts.
-        with command.make_context("rewrite", list(arguments)) as context:
+        with command.make_context("rewrite", list(arguments), obj=tuple(arguments)) as context:
             code = command.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -181,7 +195,7 @@ def _list(options: dict[str, Any]) -> int:
 
     if options["source"] is not None:
         raise UsageError("--list takes no model", remedy="leave out either")
-    if options["report"] is not None:
+    if options["report"]:
         raise UsageError("--list writes no report", remedy="rewrite IN --report FILE.json tells of a model")
     show(list_passes(options["passes"], verbose=options["verbose"]))
     return 0
@@ -190,14 +204,13 @@ def _list(options: dict[str, Any]) -> int:
 def _declaration(options: dict[str, Any]) -> int:
     """``--check`` and ``--explain``: 0 where the model runs here, or has a manifest that fits it."""
     from rewriter.declare import explain, requirements
-    from rewriter.report import write_json
 
     flag = "--check" if options["check"] else "--explain"
     if options["list_passes"] or options["target"] is not None or (options["check"] and options["explain"]):
         raise UsageError(f"{flag} stands alone, with one model", remedy=f"rewrite {flag} FILE")
     if options["source"] is None:
         raise UsageError("no model given", remedy=f"rewrite {flag} FILE")
-    _check_report(options["report"], options["source"])
+    _check_reports(options["report"], options["source"])
     try:
         if options["check"]:
             found = requirements(options["source"], library=merged(options["library"], "--library"))
@@ -208,8 +221,7 @@ def _declaration(options: dict[str, Any]) -> int:
     except Exception as error:
         _report_failure(error, options)
         raise
-    if options["report"] is not None:
-        write_json(options["report"], data)
+    _write_reports(options["report"], data)
     if not options["quiet"]:
         show(lines)
     return 0 if good else 1
@@ -217,13 +229,12 @@ def _declaration(options: dict[str, Any]) -> int:
 
 def _inspect(options: dict[str, Any]) -> int:
     from rewriter.inspection import inspect
-    from rewriter.report import write_json
 
     if options["library"]:
         raise UsageError(
             "--library says nothing to an inspection", remedy="give OUT, or ask with --check what IN needs"
         )
-    _check_report(options["report"], options["source"])
+    _check_reports(options["report"], options["source"])
     try:
         found = inspect(
             options["source"],
@@ -234,8 +245,7 @@ def _inspect(options: dict[str, Any]) -> int:
     except Exception as error:
         _report_failure(error, options)
         raise
-    if options["report"] is not None:
-        write_json(options["report"], found.to_dict())
+    _write_reports(options["report"], found.to_dict())
     if not options["quiet"]:
         show(found.lines(verbose=options["verbose"]))
     return 1 if options["strict"] and found.unmatched else 0
@@ -243,9 +253,8 @@ def _inspect(options: dict[str, Any]) -> int:
 
 def _rewrite(options: dict[str, Any]) -> int:
     from rewriter.pipeline import rewrite
-    from rewriter.report import write_json
 
-    _check_report(options["report"], options["source"], options["target"], options["inputs"])
+    _check_reports(options["report"], options["source"], options["target"], options["inputs"])
     limits = {name: options[name] for name in ("samples", "seed", "simplify_timeout", "simplify_memory")}
     try:
         with _progress(options) as progress:
@@ -266,18 +275,20 @@ def _rewrite(options: dict[str, Any]) -> int:
                 input_ranges=merged(options["input_range"], "--input-range"),
                 dims=merged(options["dim"], "--dim"),
                 allow_unproved=options["allow_unproved"],
+                runtimes=options["runtimes"],
+                details=bool(options["report"]),
                 progress=progress,
                 **{name: value for name, value in limits.items() if value is not None},
             )
     except Exception as error:
         _report_failure(error, options)
         raise
-    if options["report"] is not None:
-        try:
-            write_json(options["report"], report.to_dict())
-        except ModelWriteError as error:
-            error.remedy = f"'{options['target']}' is delivered all the same"
-            raise
+    report.arguments = _arguments()
+    try:
+        _write_reports(options["report"], report.to_dict())
+    except ModelWriteError as error:
+        error.remedy = f"'{options['target']}' is delivered all the same"
+        raise
     if not options["quiet"]:
         try:
             show(report.lines(verbose=options["verbose"]))
@@ -286,28 +297,44 @@ def _rewrite(options: dict[str, Any]) -> int:
     return 0
 
 
-def _check_report(report: Path | None, *others: Path | None) -> None:
-    """The JSON report must not take the place of a model; what cannot be written is said before any work is done."""
-    if report is None:
-        return
+def _check_reports(reports: Sequence[Path], *others: Path | None) -> None:
+    """No report must take the place of a model; what cannot be written is said before any work is done."""
     from rewriter.storage.destination import Destination
 
-    Destination(report)
-    for other in others:
-        if other is not None and os.path.realpath(report) == os.path.realpath(other):
+    taken = {os.path.realpath(other): other for other in others if other is not None}
+    for report in reports:
+        Destination(report)
+        place = os.path.realpath(report)
+        if place in taken:
             raise UsageError(
-                f"--report would overwrite '{other}'", remedy="give the report a file of its own"
+                f"--report would overwrite '{taken[place]}'", remedy="give the report a file of its own"
             )
-    if report.is_file() and report.stat().st_size and not _is_json(report):
-        raise UsageError(
-            f"--report would overwrite '{report}', which is no report",
-            remedy="give the report a file of its own",
-        )
+        taken[place] = report
+        if report.is_file() and report.stat().st_size and not _is_report(report):
+            raise UsageError(
+                f"--report would overwrite '{report}', which is no report",
+                remedy="give the report a file of its own",
+            )
 
 
-def _is_json(path: Path) -> bool:
+def _is_report(path: Path) -> bool:
+    """Whether a file may be one of ours: JSON, or a page that says so in its head."""
     with path.open("rb") as file:
-        return file.read(64).lstrip().startswith(b"{")
+        head = file.read(512).lstrip()
+    return head.startswith(b"{") or (head.startswith(b"<!DOCTYPE html>") and b"onnx-rewrite" in head)
+
+
+def _write_reports(reports: Sequence[Path], data: dict[str, Any]) -> None:
+    from rewriter.report import write
+
+    for report in reports:
+        write(report, data)
+
+
+def _arguments() -> list[str]:
+    """The arguments of the command, files without their folders."""
+    given: tuple[str, ...] = click.get_current_context().obj or ()
+    return [_FOLDERS.sub("", argument) for argument in given]
 
 
 def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None]:
@@ -319,16 +346,17 @@ def _progress(options: dict[str, Any]) -> AbstractContextManager[Progress | None
 
 
 def _report_failure(error: Exception, options: dict[str, Any]) -> None:
-    """Write the JSON report of a run that failed, as far as it got."""
-    from rewriter.report import Failure, Report, write_json
+    """Write the reports of a run that failed, as far as it got."""
+    from rewriter.report import Failure, Report
     from rewriter.source import folders_of
 
-    if options["report"] is None:
+    if not options["report"]:
         return
     report = error.report if isinstance(error, RewriteError) else None
     if report is None:
         report = Report(options["source"].name, failure=Failure.of(error, folders_of(options["source"])))
-    write_json(options["report"], report.to_dict())
+    report.arguments = _arguments()
+    _write_reports(options["report"], report.to_dict())
 
 
 def _explain(error: RewriteError, debug: bool) -> None:

@@ -21,6 +21,7 @@ from rewriter.libraries import Libraries
 from rewriter.placeholder.registry import Selection
 from rewriter.progress import Progress, Quiet
 from rewriter.report import Failure, Replaced, Report, Simplified, Written, limits_of_functions
+from rewriter.runtimes.names import parse as parse_runtimes
 from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
@@ -60,6 +61,8 @@ def rewrite(
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     dims: Mapping[str, int | Iterable[int]] | None = None,
     allow_unproved: bool = False,
+    runtimes: str | Iterable[str] | None = None,
+    details: bool = False,
     progress: Progress | None = None,
 ) -> Report:
     """Replace every placeholder of ``source`` by standard ONNX, prove the result, and write it to ``target``.
@@ -74,7 +77,12 @@ def rewrite(
     nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``as_function``:
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
-    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.
+    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``runtimes``: names
+    (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is absent or does not
+    agree is a warning, and an error with ``strict``.
+
+    ``details``: the report also has pictures of what was replaced, counts of operators, the interface, and which
+    runtimes are known to have every operator, as its page shows them (:meth:`Report.to_html`).
 
     Raises a subclass of :class:`~rewriter.RewriteError` where nothing was delivered; its ``report`` tells how far the
     run got.
@@ -89,6 +97,12 @@ def rewrite(
         if inputs is not None and (dims or input_ranges):
             raise UsageError(
                 "inputs are given, so no sizes or ranges are drawn: --inputs stands without --dim and --input-range",
+                remedy="leave out either",
+            )
+        elsewhere = parse_runtimes(runtimes)
+        if elsewhere and not verify:
+            raise UsageError(
+                "--runtimes compares with what is verified, and --no-verify computes nothing",
                 remedy="leave out either",
             )
         selection = Selection.load(passes, bind)
@@ -110,6 +124,7 @@ def rewrite(
                 },
                 allow_unproved,
                 libraries.paths,
+                runtimes=elsewhere,
             ),
             strict=strict,
             portable=portable,
@@ -119,6 +134,7 @@ def rewrite(
             simplify_memory=simplify_memory,
             strip_debug=strip_debug,
             verify=verify,
+            details=details,
         )
         if target is not None:
             Destination(Path(target))  # what cannot be written is said before any work is done
@@ -152,11 +168,17 @@ class _Run:
     simplify_memory: int
     strip_debug: bool
     verify: bool
+    details: bool
 
     def run(self, file: ModelFile, target: Path | None) -> None:
         """Take the model of ``file`` through every step, and deliver it."""
         self.report.versions["onnx"] = importlib.metadata.version("onnx")
         earlier = manifests.read_valid(file.model, file)
+        if self.details:
+            from rewriter.page.details import Details
+
+            self.report.details = Details()
+            self.report.details.source(file.model)
         with self.watch.stage("passes"):
             decomposed = decompose(
                 file,
@@ -165,10 +187,14 @@ class _Run:
                 portable=self.portable,
                 as_function=self.as_function,
             )
+        if self.report.details is not None:
+            self.report.details.rewritten(file.model, decomposed.regions)
         self._record(decomposed)
         self._declare(file.model, decomposed, earlier)
         if self._nothing_to_do(decomposed, earlier):
             self.report.outcome = "copied"
+            if self.report.details is not None:
+                self.report.details.delivered(file, file.model)
             self.report.manifest = None if earlier is None else earlier.data
             self._finish(file, file.model, target, untouched=True)
             return
@@ -178,6 +204,8 @@ class _Run:
         delivered = self._simplified(file, rewritten)
         self._declare(delivered, decomposed, earlier)
         manifest = self._stamp(file, delivered, earlier)
+        if self.report.details is not None:
+            self.report.details.delivered(file, delivered)
         if self.verify:
             manifest = self._verified(file, rewritten, delivered, decomposed, manifest)
         else:
@@ -299,6 +327,7 @@ class _Run:
         manifest: Manifest,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
+        from rewriter.runtimes.driver import require_agreement
         from rewriter.verify import verify
 
         try:
@@ -308,6 +337,8 @@ class _Run:
             raise
         self.report.verification = proof.to_dict()
         self.report.versions |= proof.versions
+        if self.strict:
+            require_agreement(proof.runtimes)
         self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
         if digest(delivered, file) != manifest.digest:
             raise InterfaceChangedError(

@@ -37,6 +37,11 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         for output in proof["outputs"]
     ]
     lines += [
+        (label, f"    {runtime['name']} {runtime['version']} agrees{_errors(runtime['outputs'])}")
+        for runtime in proof.get("runtimes", ())
+        if runtime["status"] == "agrees"
+    ]
+    lines += [
         ("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]
     ]
     lines += [("note", note) for note in proof["notes"]]

@@ -29,6 +29,8 @@ class VerifyOptions:
     #: Deliver although a region could not be proved; a difference is never accepted.
     allow_unproved: bool = False
     libraries: Mapping[str, Path] = field(default_factory=dict)
+    #: Runtimes that the delivered file is run on besides.
+    runtimes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """UsageError where a number makes no sense: without samples, nothing would be compared."""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
     from rewriter.verify.cut import CutModel
+    from rewriter.verify.inputs import Sample
+    from rewriter.verify.values import Data
 
 
 def verify(
@@ -126,6 +128,7 @@ class _Run:
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
         held = Delivered(self.weights, delivered, libraries, has_calls=has_calls)
+        expected: list[tuple[Sample, dict[str, Data]]] = []
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
             sample, values = place.accepted(session, index, regions, names)
@@ -133,6 +136,8 @@ class _Run:
             place.compare(first, values, sample)
             held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
+            if self.options.runtimes:
+                expected.append((sample, {name: values[name] for name in outputs}))
             del values  # before the next sample's are computed
             self.stage.advance()
         self.proof.warnings += held.warnings
@@ -140,6 +145,26 @@ class _Run:
         self.stage.advance(len(first))
         for batch in others:
             self._batch(place, batch, libraries)
+        if self.options.runtimes:
+            self._elsewhere(expected)
+
+    def _elsewhere(self, expected: Sequence[tuple[Sample, dict[str, Data]]]) -> None:
+        """The delivered file on other runtimes; what they make of it is told, and spoils no proof."""
+        from rewriter.runtimes.driver import Expected, run
+
+        if self.proof.cut:
+            self.proof.warnings.append(
+                f"no other runtime was tried: {', '.join(self.proof.cut)} is cut out, so that no result is known"
+            )
+            return
+        self.stage.note(", ".join(self.options.runtimes))
+        samples = [Expected(sample.feeds, values, sample.describe()) for sample, values in expected]
+        self.proof.runtimes = run(
+            self.options.runtimes, self.weights.file, self.delivered, samples, self.options
+        )
+        for result in self.proof.runtimes:
+            if result.status != "agrees":
+                self.proof.warnings.append(result.describe())
 
     def _batch(
         self, place: InPlace, batch: list[tuple[Region, RegionResult]], libraries: Sequence[object]

@@ -18,10 +18,9 @@ def main() -> int:
     parser.add_argument("passes", help="names, separated by commas")
     parser.add_argument("--runtimes", default="", help="some of them, separated by commas")
     parser.add_argument("--old", type=Path, default=ROOT / ".venv-ort115", help="where onnxruntime 1.15.1 is")
-    parser.add_argument("--others", type=Path, default=ROOT / ".venv-runtimes", help="where the others are")
     parser.add_argument("-v", "--verbose", action="store_true", help="every line, not only those that differ")
     options = parser.parse_args()
-    places = environments(options.old, options.others)
+    places = environments(options.old)
     if options.runtimes:
         places = [p for p in places if p.runtime in options.runtimes.split(",")]
     write = sys.stdout.write

@@ -26,14 +26,12 @@ class Environment:
             raise FileNotFoundError(f"{self.runtime} has no environment '{self.folder}': run `make runtimes`")
 
 
-def environments(
-    old: Path = ROOT / ".venv-ort115", others: Path = ROOT / ".venv-runtimes"
-) -> list[Environment]:
+def environments(old: Path = ROOT / ".venv-ort115") -> list[Environment]:
     """All runtimes; two versions of onnxruntime cannot live in one process, nor in one environment."""
     return [
         Environment("onnxruntime"),
         Environment("onnxruntime-1.15.1", old),
-        Environment("openvino", others),
-        Environment("tract", others),
+        Environment("openvino"),
+        Environment("tract"),
         Environment("reference"),
     ]
