@@ -11,7 +11,7 @@ from rewriter.graph.scopes import called_function, function_key
 from rewriter.verify.cut import outer_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping
 
     from onnx import GraphProto
 
@@ -125,6 +125,37 @@ def standalone(
         known = {item.domain for item in model.opset_import}
         model.opset_import.extend(item for item in index.model.opset_import if item.domain not in known)
     return model
+
+
+def identity(region: Region, types: Mapping[str, TensorType], model: ModelProto) -> Hashable:
+    """What makes two regions the same, ``model`` being :func:`standalone`'s: names do not matter, all else does."""
+    names = {name: f"in{i}" for i, name in enumerate(types)}
+
+    def renamed(name: str) -> str:
+        return names.setdefault(name, f"v{len(names)}") if name else ""
+
+    nodes = []
+    for node in model.graph.node:
+        copy = NodeProto(op_type=node.op_type, domain=node.domain, overload=node.overload)
+        copy.attribute.extend(node.attribute)
+        copy.input.extend(renamed(name) for name in node.input)
+        copy.output.extend(renamed(name) for name in node.output)
+        nodes.append(copy.SerializeToString(deterministic=True))
+    tensors = []
+    for tensor in model.graph.initializer:
+        anonymous = TensorProto()
+        anonymous.CopyFrom(tensor)
+        anonymous.name = renamed(tensor.name)
+        tensors.append(anonymous.SerializeToString(deterministic=True))
+    return (
+        type(region.placeholder),
+        region.bound.describe(),
+        tuple(types.values()),
+        tuple(nodes),
+        tuple(sorted(tensors)),
+        tuple(renamed(name) for name in outputs_of(region)),
+        tuple(sorted((item.domain, item.version) for item in model.opset_import)),
+    )
 
 
 def _chain(model: ModelProto, ref: ScopeRef) -> list[GraphProto | FunctionProto]:

@@ -1,0 +1,93 @@
+"""Values for the inputs of one region, drawn by their types and as its pass draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import helper
+
+from rewriter.placeholder.binding import Ref
+from rewriter.placeholder.case import TensorSpec
+from rewriter.types import dtype_name
+from rewriter.verify.dims import ATTEMPTS, Sizes
+from rewriter.verify.inputs import INTEGERS, default_values, generator, within
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rewriter.decompose import Region
+    from rewriter.placeholder.case import Draw
+    from rewriter.types import TensorType
+    from rewriter.verify.numbers import Array
+    from rewriter.verify.options import VerifyOptions
+
+#: Ranges for integers of unknown meaning, from the least constrained on.
+_INTEGER_RANGES = ((-5, 5), (0, 5), (0, 1), (0, 0))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Values by name, and the sizes of the symbolic dims in them."""
+
+    feeds: Mapping[str, Array]
+    sizes: Mapping[str, int]
+    number: int
+
+    def describe(self) -> str:
+        """``sample 0 (n=2): float32[2, 3]``."""
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        shapes = ", ".join(f"{a.dtype}{list(a.shape)}" for a in self.feeds.values())
+        return f"sample {self.number}" + (f" ({sizes})" if sizes else "") + f": {shapes}"
+
+
+def drawn(
+    region: Region, types: Mapping[str, TensorType], options: VerifyOptions, number: int
+) -> Iterator[Drawn]:
+    """Drawings of sample ``number`` for inputs of ``types``, likely ones first: take the first that is accepted."""
+    names = set().union(*(Sizes({name: kind}).names for name, kind in types.items())) if types else set()
+    sizes = Sizes(types, {name: values for name, values in options.dims.items() if name in names})
+    draws = _draws(region)
+    for attempt in range(ATTEMPTS):
+        chosen = sizes.draw(number, attempt)
+        feeds: dict[str, Array] = {}
+        for position, (name, kind) in enumerate(types.items()):
+            shape = sizes.shape(name, kind, chosen)
+            if shape is None:
+                break
+            # The name of an inner value may change between versions; its position does not.
+            rng = generator(options.seed, number, f"{region.placeholder.pass_name()} {position}")
+            feeds[name] = _values(rng, kind.dtype, shape, draws.get(name), attempt)
+        else:
+            yield Drawn(feeds, chosen, number)
+
+
+def _draws(region: Region) -> dict[str, Draw]:
+    """How the pass itself draws its tensor arguments (boxes that overlap, not noise): that of its first case."""
+    found: dict[str, Draw] = {}
+    by_parameter: dict[str, TensorSpec] = {}
+    placeholder = region.placeholder
+    for case in placeholder.cases():
+        for name, spec in case.arguments(placeholder.signature.names).items():
+            if isinstance(spec, TensorSpec) and spec.draw is not None:
+                by_parameter.setdefault(name, spec)
+    for name, argument in region.bound.arguments.items():
+        spec = by_parameter.get(name)
+        if isinstance(argument, Ref) and spec is not None and spec.draw is not None:
+            same = argument.type is not None and dtype_name(argument.type.dtype) == spec.dtype
+            if same or spec.varies:
+                found[argument.name] = spec.draw
+    return found
+
+
+def _values(
+    rng: np.random.Generator, dtype: int, shape: tuple[int, ...], draw: Draw | None, attempt: int
+) -> Array:
+    if draw is not None:
+        return np.asarray(draw(rng, shape)).reshape(shape).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    if dtype in INTEGERS:
+        low, high = _INTEGER_RANGES[attempt % len(_INTEGER_RANGES)]
+        unsigned = dtype_name(dtype).startswith("uint")
+        return within(rng, dtype, shape, max(low, 0) if unsigned else low, high)
+    return default_values(rng, dtype, shape)
