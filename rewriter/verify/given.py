@@ -20,30 +20,28 @@ if TYPE_CHECKING:
     from rewriter.verify.values import Data
 
 
-def load_given(source: Path | str | Mapping[str, Any]) -> dict[str, Data]:
-    """Arrays by input name, from a ``.npz`` file or as passed; UsageError where the file is none.
+def load_given(source: Path | str | Mapping[str, Any], flag: str = "--inputs") -> dict[str, Data]:
+    """Arrays by name, from a ``.npz`` file or as passed; UsageError, which names ``flag``, where the file is none.
 
     Pickled objects in the file are refused: they could run code.
     """
     if isinstance(source, Mapping):
         return {str(name): _as_data(value) for name, value in source.items()}
-    form = "write it with numpy.savez(file, **{input name: array})"
+    form = "write it with numpy.savez(file, **{name: array})"
     try:
         loaded = np.load(Path(source), allow_pickle=False)
     except OSError as error:
-        raise UsageError(
-            f"--inputs {source} cannot be read: {error.strerror or error}", remedy=form
-        ) from error
+        raise UsageError(f"{flag} {source} cannot be read: {error.strerror or error}", remedy=form) from error
     except Exception as error:
-        raise UsageError(f"--inputs {source} is no .npz file", remedy=form) from error
+        raise UsageError(f"{flag} {source} is no .npz file", remedy=form) from error
     if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise UsageError(f"--inputs {source} holds a single array without a name", remedy=form)
+        raise UsageError(f"{flag} {source} holds a single array without a name", remedy=form)
     with loaded:
         try:
             return {name: loaded[name] for name in loaded.files}
         except Exception as error:
             raise UsageError(
-                f"--inputs {source}: {error}", remedy="arrays of numbers, booleans or fixed-width text only"
+                f"{flag} {source}: {error}", remedy="arrays of numbers, booleans or fixed-width text only"
             ) from error
 
 
@@ -52,27 +50,33 @@ def check_given(
     kinds: Mapping[str, TensorType],
     required: Sequence[str],
     optional: Collection[str],
+    label: str = "--inputs",
 ) -> None:
-    """Names, dtypes, ranks and sizes; UsageError names what does not fit.  Text and bfloat16 are put right in place."""
+    """Names, dtypes, ranks and sizes; UsageError names what does not fit, in what ``label`` says.
+
+    Text and bfloat16 are put right in place.
+    """
     missing = [name for name in required if name not in given]
     if missing:
-        raise UsageError(
-            f"--inputs has no array for {_names(missing)}", remedy=f"it needs {_names(required)}"
-        )
+        raise UsageError(f"{label} has no array for {_names(missing)}", remedy=f"it needs {_names(required)}")
     unknown = [name for name in given if name not in required and name not in optional]
     if unknown:
         raise UsageError(
-            f"--inputs has {_names(unknown)}, which the model has no input for",
+            f"{label} has {_names(unknown)}, which the model has no input for",
             remedy=f"its inputs are {_names(required)}",
         )
     sizes: dict[str, tuple[int, str]] = {}
     for name, kind in kinds.items():
         if name in given:
-            given[name] = _fit_dtype(name, given[name], kind)
-            _fit_shape(name, given[name], kind, sizes)
+            takes = f"the model takes {dtype_name(kind.dtype)}"
+            given[name] = fit_dtype(name, given[name], kind, label, takes)
+            _fit_shape(name, given[name], kind, sizes, label)
 
 
-def _fit_dtype(name: str, array: Array, kind: TensorType) -> Array:
+def fit_dtype(name: str, array: Array, kind: TensorType, label: str, wanted: str) -> Array:
+    """``array`` in the element type of ``kind``; UsageError where it has another."""
+    if not isinstance(array, np.ndarray):
+        raise UsageError(f"{label}: '{name}' is {'absent' if array is None else 'a sequence'}, {wanted}")
     expected = helper.tensor_dtype_to_np_dtype(kind.dtype)
     if expected.kind == "O" and array.dtype.kind in "SUO":
         return array.astype(object)
@@ -80,30 +84,32 @@ def _fit_dtype(name: str, array: Array, kind: TensorType) -> Array:
         return array.view(expected)  # what numpy.savez makes of ml_dtypes' formats
     if array.dtype != expected:
         raise UsageError(
-            f"--inputs: '{name}' is {array.dtype}, the model takes {dtype_name(kind.dtype)}",
+            f"{label}: '{name}' is {array.dtype}, {wanted}",
             remedy=f"save it as {dtype_name(kind.dtype)}",
         )
     return array
 
 
-def _fit_shape(name: str, array: Array, kind: TensorType, sizes: dict[str, tuple[int, str]]) -> None:
+def _fit_shape(
+    name: str, array: Array, kind: TensorType, sizes: dict[str, tuple[int, str]], label: str
+) -> None:
     if kind.shape is None:
         return
     found = list(array.shape)
     if len(found) != len(kind.shape):
         raise UsageError(
-            f"--inputs: '{name}' has shape {found}, the model takes {len(kind.shape)} dims: {kind}"
+            f"{label}: '{name}' has shape {found}, the model takes {len(kind.shape)} dims: {kind}"
         )
     for axis, dim in enumerate(kind.shape):
         key = key_of(name, axis, dim)
         if isinstance(key, int):
             if key != found[axis]:
-                raise UsageError(f"--inputs: '{name}' has shape {found}, the model takes {kind}")
+                raise UsageError(f"{label}: '{name}' has shape {found}, the model takes {kind}")
             continue
         size, owner = sizes.setdefault(key, (found[axis], name))
         if size != found[axis]:
             raise UsageError(
-                f"--inputs: '{key}' is {size} in '{owner}' but {found[axis]} in '{name}', and must be the same"
+                f"{label}: '{key}' is {size} in '{owner}' but {found[axis]} in '{name}', and must be the same"
             )
 
 

@@ -1,0 +1,199 @@
+"""A PyTorch module as the oracle: an instance, a class, or a function that makes one."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rewriter.against.archive import Exported
+from rewriter.against.oracle import Interface, Oracle, Recorded, names_text
+from rewriter.against.program import ProgramRun
+from rewriter.against.running import call, device_of, first_line, unchanged
+from rewriter.against.values import by_output, to_argument
+from rewriter.errors import UsageError
+from rewriter.verify.reference import require_torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rewriter.against.oracle import Inner
+    from rewriter.verify.inputs import Sample
+    from rewriter.verify.values import Data
+
+_ARCHIVE = "save it as an archive (torch.export.save), whose inputs are flat, and give that"
+
+
+def from_import(path: str, interface: Interface) -> Oracle:
+    """What ``mypkg.models:build`` names; the current folder is searched first, as by ``python -m``."""
+    require_torch()
+    module_name, _, attribute = path.partition(":")
+    with _current_folder():
+        try:
+            target: Any = importlib.import_module(module_name)
+        except Exception as error:
+            what = (
+                f"there is no module '{error.name}'"
+                if isinstance(error, ModuleNotFoundError)
+                else f"importing it raises {type(error).__name__}: {first_line(error)}"
+            )
+            raise UsageError(
+                f"--against {path}: {what}", remedy="run it where 'python -c \"import …\"' finds the module"
+            ) from error
+        try:
+            for part in attribute.split("."):
+                target = getattr(target, part)
+        except AttributeError as error:
+            raise UsageError(f"--against {path}: {error}") from error
+        return of_object(target, path, interface)
+
+
+def of_object(target: Any, name: str, interface: Interface) -> Oracle:
+    """A module, a class or factory that is called without arguments, or an ``ExportedProgram``; else UsageError."""
+    require_torch()
+    import torch
+
+    if not isinstance(target, (torch.nn.Module, torch.export.ExportedProgram)) and callable(target):
+        _check_callable(target, name)
+        try:
+            target = target()
+        except Exception as error:
+            raise UsageError(
+                f"--against {name}: calling it raises {type(error).__name__}: {first_line(error)}",
+                remedy="name a function without arguments that returns the module with its weights",
+            ) from error
+    if isinstance(target, torch.export.ExportedProgram):
+        return Exported(target, name, interface)
+    if not isinstance(target, torch.nn.Module):
+        raise UsageError(
+            f"--against {name} is a {type(target).__name__}, no torch.nn.Module",
+            remedy="name a module, its class, or a function without arguments that returns one",
+        )
+    return Eager(target, name, interface)
+
+
+def _check_callable(target: Any, name: str) -> None:
+    try:
+        inspect.signature(target).bind()
+    except TypeError as error:
+        raise UsageError(
+            f"--against {name} cannot be called without arguments: {error}",
+            remedy="name a function without arguments that returns the module with its weights",
+        ) from error
+    except ValueError:
+        return  # written in C: calling it will tell
+
+
+class Eager:
+    """A module, called with the graph's inputs in evaluation mode."""
+
+    kind = "PyTorch module"
+    recorded: Sequence[Recorded] = ()
+
+    def __init__(self, module: Any, name: str, interface: Interface) -> None:
+        self.name = name
+        self._module = module
+        self._interface = interface
+        self._signature = _signature(module)
+        self._arguments(
+            {name: name for name in interface.inputs}
+        )  # what does not fit is said before any work
+
+    def __call__(self, sample: Sample) -> Mapping[str, Data]:
+        """The graph's outputs by name; OracleRefused where the module raises."""
+        args, kwargs = self._bound(sample)
+        with _current_folder():
+            return by_output(call(self._module, args, kwargs), self._interface, self.name)
+
+    def inner(self, sample: Sample) -> Inner | None:
+        """The values of the module's operators, as ``torch.export`` sees them; None where it cannot export it."""
+        import torch
+
+        args, kwargs = self._bound(sample)
+        try:
+            with _current_folder(), unchanged(self._module, evaluate=True):
+                program = torch.export.export(self._module, tuple(args), dict(kwargs), strict=False)
+            leaves = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
+            return ProgramRun(program.module(), leaves)
+        except Exception:  # noqa: BLE001  (no export is no fault: there is only less to tell)
+            return None
+
+    def _bound(self, sample: Sample) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        device = device_of(self._module)
+        return self._arguments(
+            {name: to_argument(sample.feeds[name], device) for name in self._interface.inputs}
+        )
+
+    def _arguments(self, values: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """Positional and keyword arguments: by name where the graph's inputs are parameters, else in order.
+
+        An exporter calls the parts of a tuple or dict ``pair_0``, ``pair_1``, ``options_key``: these are put together.
+        """
+        parameters = self._signature.parameters
+        named = {
+            p.name: p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        }
+        if set(values) <= set(named):
+            args: list[Any] = []
+            kwargs = dict(values)
+        else:
+            grouped = _grouped(values, list(named))
+            args, kwargs = ([], grouped) if grouped is not None else (list(values.values()), {})
+        try:
+            self._signature.bind(*args, **kwargs)
+        except TypeError as error:
+            takes = [p.name for p in parameters.values()]
+            raise UsageError(
+                f"--against {self.name}: forward({', '.join(takes)}) does not take the graph's inputs "
+                f"{names_text(list(values))}: {error}",
+                remedy=f"name the very module that was exported; where its inputs are nested, {_ARCHIVE}",
+            ) from error
+        return args, kwargs
+
+
+def _signature(module: Any) -> inspect.Signature:
+    """The signature of ``forward``, or of whatever takes its place."""
+    try:
+        return inspect.signature(module.forward)
+    except (TypeError, ValueError):  # a scripted module, whose forward is written in C++
+        star = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
+        return inspect.Signature([star])
+
+
+def _grouped(values: Mapping[str, Any], parameters: Sequence[str]) -> dict[str, Any] | None:
+    """Arguments of which some are tuples or dicts, told by the names of their parts; None where a name fits none."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in parameters:
+            found[name] = value
+            continue
+        owners = [p for p in parameters if name.startswith(f"{p}_")]
+        if not owners:
+            return None
+        owner = max(owners, key=len)
+        parts = found.setdefault(owner, {})
+        if not isinstance(parts, dict):
+            return None
+        parts[name.removeprefix(f"{owner}_")] = value
+    return {
+        name: tuple(parts.values())
+        if isinstance(parts, dict) and all(re.fullmatch(r"\d+", key) for key in parts)
+        else parts
+        for name, parts in found.items()
+    }
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Imports look into the current folder first, as in a Python program; also those that a call makes late."""
+    folder = str(Path.cwd())
+    sys.path.insert(0, folder)
+    try:
+        yield
+    finally:
+        if folder in sys.path:
+            sys.path.remove(folder)
