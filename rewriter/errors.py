@@ -197,10 +197,28 @@ class MismatchError(VerificationError):
     code = "mismatch"
 
 
+class GradientError(VerificationError):
+    """The gradient that training uses is not that of the graph that ships, or of the operator's own function."""
+
+    code = "gradient"
+
+
 class CannotVerifyError(VerificationError):
     """Verification could not run: torch is not installed, a kernel is missing, no valid input was found."""
 
     code = "cannot-verify"
+
+
+class CannotInterpretError(CannotVerifyError):
+    """The interpreter in PyTorch has no such operator, or PyTorch has no kernel for the type."""
+
+    code = "cannot-interpret"
+
+
+class InterpreterRefusedError(VerificationError):
+    """An operator raised in the interpreter: these inputs do not fit the model."""
+
+    code = "interpreter-refused"
 
 
 class UnprovedError(VerificationError):
