@@ -20,4 +20,15 @@ FAULTS: tuple[Fault, ...] = (
         cases="Case(float32[2, 0]",
         sizes="symbolic",
     ),
+    *(
+        Fault(
+            runtime,
+            "roll",
+            Result.WRONG,
+            "its Mod of int64 by a size that is open takes the shift for the nearest int32",
+            cases="922337203685477580",
+            sizes="symbolic",
+        )
+        for runtime in ("openvino", "tract")
+    ),
 )
