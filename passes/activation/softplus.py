@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto
 
-from rewriter.placeholder import Case, Placeholder, f32
+from rewriter.placeholder import Case, Placeholder, decomposition, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +30,19 @@ class Softplus(Placeholder):
     def infer(self, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Any:
         return x.type
 
-    def decompose(self, g: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    @decomposition(
+        portable=False, reason="two operators fewer than by Exp: 5 to 15 % less time in onnxruntime"
+    )
+    def by_sigmoid(self, g: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+        # tract's Sigmoid does not let NaN through.
         scaled = x if beta == 1.0 else x * beta
-        result = g.maximum(scaled, 0.0) + _log1p_exp_negative(g, scaled)
-        if beta != 1.0:
-            result = result / beta
-        if threshold < _NEGLIGIBLE or x.dtype == TensorProto.DOUBLE:
-            result = g.where_(g.greater(scaled, threshold), x, result)
-        return result
+        return _unscaled(g, x, scaled, g.relu(scaled) - _log_sigmoid_of_magnitude(g, scaled), beta, threshold)
+
+    @decomposition()
+    def by_exp(self, g: Builder, x: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+        scaled = x if beta == 1.0 else x * beta
+        rest = g.log(g.exp(-g.abs(scaled)) + 1)
+        return _unscaled(g, x, scaled, g.maximum(scaled, 0.0) + rest, beta, threshold)
 
     def cases(self) -> Iterator[Case]:
         yield Case(f32(2, 3, 8))
@@ -69,8 +74,16 @@ class LogSigmoid(Placeholder):
     def infer(self, x: Value) -> Any:
         return [x.type, x.type]
 
-    def decompose(self, g: Builder, x: Value) -> Any:
-        # Log(Sigmoid(x)) would be −∞ from about −88 on.
+    # Log(Sigmoid(x)) would be −∞ from about −16 on, and lose its digits well before.
+    @decomposition(
+        portable=False, reason="two operators fewer than by Exp: 5 to 15 % less time in onnxruntime"
+    )
+    def by_sigmoid(self, g: Builder, x: Value) -> Any:
+        result = g.minimum(x, 0.0) + _log_sigmoid_of_magnitude(g, x)
+        return result, g.exp(-g.abs(x)) if g.wants("buffer") else None
+
+    @decomposition()
+    def by_exp(self, g: Builder, x: Value) -> Any:
         decayed = g.exp(-g.abs(x))
         return g.minimum(x, 0.0) - g.log(decayed + 1), decayed
 
@@ -82,6 +95,15 @@ class LogSigmoid(Placeholder):
         yield Case(f32(3, value=(float("inf"), float("-inf"), float("nan"))))
 
 
-def _log1p_exp_negative(g: Builder, x: Value) -> Value:
-    """ln(1 + exp(−|x|)), between 0 and ln 2."""
-    return g.log(g.exp(-g.abs(x)) + 1)
+def _log_sigmoid_of_magnitude(g: Builder, x: Value) -> Value:
+    """−ln(1 + exp(−|x|)), between −ln 2 and 0."""
+    return g.log(g.sigmoid(g.abs(x)))
+
+
+def _unscaled(g: Builder, x: Value, scaled: Value, result: Value, beta: float, threshold: float) -> Value:
+    """Softplus of ``scaled`` = β·x as one of x."""
+    if beta != 1.0:
+        result = result / beta
+    if threshold < _NEGLIGIBLE or x.dtype == TensorProto.DOUBLE:
+        result = g.where_(g.greater(scaled, threshold), x, result)
+    return result
