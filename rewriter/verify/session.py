@@ -67,6 +67,8 @@ class Session:
         #: Element types of the inputs (None for what is no tensor), and the names that :meth:`run` gives.
         self.input_types: dict[str, int | None] = {}
         self.output_names: list[str] = []
+        #: Their types in onnxruntime's words: ``"seq(tensor(float))"``.
+        self.output_types: dict[str, str] = {}
         self._session = None
         self._by_ort_value = False
         self._has_run = False
@@ -76,6 +78,7 @@ class Session:
             outputs = self._session.get_outputs()
             self.input_types = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
             self.output_names = [o.name for o in outputs]
+            self.output_types = {o.name: str(o.type) for o in outputs}
             self._by_ort_value = any(
                 map(_is_exotic, [*self.input_types.values(), *(_element_type(o.type) for o in outputs)])
             )
@@ -86,17 +89,12 @@ class Session:
         A name that is an input or an initializer is answered too.  Refused where the runtime does not take ``feeds``.
         The same feeds give the same values, whatever ran before.
         """
-        import onnxruntime
-
-        if self._runnable.draws and self._has_run and self._session is not None:
-            self._session = self._load()
+        self.restart()
         self._has_run = True
-
         given_out = set(self.output_names)
         wanted = self.output_names if names is None else list(dict.fromkeys(names))
         computed = [name for name in wanted if name in given_out]
-        options = onnxruntime.RunOptions()
-        options.log_severity_level = 4
+        options = _quiet()
         fed = {
             name: value
             for name, value in feeds.items()
@@ -120,8 +118,36 @@ class Session:
                 results[name] = feeds[name] if name in feeds else self.initializer(name)
         return results
 
+    def restart(self) -> None:
+        """Let operators that draw random numbers begin again; nothing for a model without any."""
+        if self._runnable.draws and self._has_run and self._session is not None:
+            self._session = self._load()
+            self._has_run = False
+
+    def run_held(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The graph's outputs as OrtValues, given OrtValues for its inputs; random numbers go on where they were."""
+        self._has_run = True
+        try:
+            found = (
+                []
+                if self._session is None
+                else self._session.run_with_ort_values(self.output_names, dict(feeds), _quiet())
+            )
+        except Exception as error:  # onnxruntime's exceptions share no base class
+            raise _explain(error, loading=False) from error
+        return dict(zip(self.output_names, found, strict=True))
+
     def initializer(self, name: str) -> Data:
         return self._weights.array(self._runnable.tensors[name])
+
+
+def _quiet() -> Any:
+    """Options of one run: what goes wrong is told by exceptions."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.log_severity_level = 4
+    return options
 
 
 def _load(runnable: Runnable, *, optimise: bool, libraries: Sequence[Path | str]) -> Any:
