@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rewriter.errors import PassDefinitionError
-from rewriter.placeholder.signature import Signature, read_signature
+from rewriter.placeholder.signature import Signature, is_partial, read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,8 +84,8 @@ class Placeholder:
     """What an operator means, how it decomposes into standard ONNX, and on which cases that is tested.
 
     A pass defines :meth:`reference` (plain torch, imported inside the method), :meth:`cases`, and either one method
-    ``decompose(self, g, …)`` or several marked with :func:`decomposition`, all with the same parameters: those of the
-    operator, in its own order (see :mod:`rewriter.placeholder.signature`).
+    ``decompose(self, g, …)`` or several marked with :func:`decomposition`.  Their parameters are those of the operator,
+    in its own order (see :mod:`rewriter.placeholder.signature`); all but one may leave out what they do not use.
     """
 
     #: What the pass is called on the command line; by default the class name in snake_case.
@@ -156,7 +156,15 @@ class Placeholder:
 
     @functools.cached_property
     def signature(self) -> Signature:
-        return read_signature(self.decompositions[0].build, type(self).__name__)
+        owner = type(self).__name__
+        whole = next((item for item in self.decompositions if not is_partial(item.build)), None)
+        if whole is None:
+            raise PassDefinitionError(
+                "no decomposition declares all parameters of the operator",
+                where=owner,
+                remedy="leave out '**' in one of them, and name every parameter there",
+            )
+        return read_signature(whole.build, owner)
 
     @property
     def summary(self) -> str:
@@ -181,15 +189,26 @@ class Placeholder:
                     where=owner,
                     remedy=f"define {method}()",
                 )
-        expected = self.signature.parameters
-        for other in self.decompositions[1:]:
-            found = read_signature(other.build, owner).parameters
-            if found != expected:
-                raise PassDefinitionError(
-                    f"decompositions '{self.decompositions[0].name}' and '{other.name}' declare different parameters",
-                    where=owner,
-                    remedy="every decomposition of an operator has the operator's own signature",
-                )
+        for item in self.decompositions:
+            self._check_parameters(item, owner)
         for alias, target in self.aliases.items():
             if target not in self.signature:
                 raise PassDefinitionError(f"alias '{alias}' names no parameter: '{target}'", where=owner)
+
+    def _check_parameters(self, item: Decomposition, owner: str) -> None:
+        """PassDefinitionError where a decomposition reads the operator's schema otherwise than the others do."""
+        found, expected = read_signature(item.build, owner), self.signature
+        if not is_partial(item.build) and found != expected:
+            raise PassDefinitionError(
+                f"'{item.name}' declares other parameters than the decompositions before it",
+                where=owner,
+                remedy="declare the operator's own signature; one that needs a part of it ends in '**_: Any'",
+            )
+        for parameter in found.parameters:
+            if parameter.name not in expected or not parameter.agrees(expected[parameter.name]):
+                raise PassDefinitionError(
+                    f"'{item.name}' declares '{parameter.name}', which is no parameter of the operator as the others "
+                    "declare it",
+                    where=owner,
+                    remedy=f"the operator's parameters are: {expected}",
+                )

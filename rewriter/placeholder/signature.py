@@ -11,6 +11,8 @@ its own argument order.  An annotation says what a parameter may be:
     a tensor that must be known (a ``numpy.ndarray``);
 ``Ints | Value`` and the like
     a parameter that may also be computed at run time.
+
+One decomposition of a pass declares them all; another may name those that it uses and end in ``**_: Any``.
 """
 
 from __future__ import annotations
@@ -115,6 +117,12 @@ class Parameter:
             letter = "i" if dtype.name.startswith(("int", "uint")) else "f"
         return any(letter in letters for letters in allowed)
 
+    def agrees(self, whole: Parameter) -> bool:
+        """Whether this is ``whole``, its default perhaps left out."""
+        if (self.kinds, self.variadic) != (whole.kinds, whole.variadic):
+            return False
+        return self.default is inspect.Parameter.empty or self == whole
+
     def absent(self) -> Any:
         """What it is when the placeholder does not give it."""
         return None if self.default is inspect.Parameter.empty else self.default
@@ -151,8 +159,17 @@ class Signature:
         )
 
 
+def is_partial(function: Callable[..., Any]) -> bool:
+    """Whether ``function`` names some parameters of the operator, and takes the others as ``**_``."""
+    parameters = inspect.signature(function).parameters.values()
+    return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+
 def read_signature(function: Callable[..., Any], owner: str) -> Signature:
-    """The operator's parameters as ``function(self, g, …)`` declares them; PassDefinitionError where unclear."""
+    """The operator's parameters as ``function(self, g, …)`` declares them; PassDefinitionError where unclear.
+
+    Of a partial function, those that it names.
+    """
     where = f"{owner}.{function.__name__}"
     try:
         hints = typing.get_type_hints(function, localns=_annotation_names())
@@ -170,7 +187,7 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
     parameters = []
     for parameter in declared[2:]:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-            raise PassDefinitionError(f"'**{parameter.name}' is not a parameter of an operator", where=where)
+            continue
         if parameter.name not in hints:
             raise PassDefinitionError(
                 f"parameter '{parameter.name}' has no annotation",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
@@ -220,5 +221,56 @@ def test_decompositions_of_one_operator_have_one_signature() -> None:
         def other(self, g: Builder, x: Value) -> Any:
             return x
 
-    with pytest.raises(PassDefinitionError, match="'general' and 'other' declare different parameters"):
+    with pytest.raises(PassDefinitionError, match="'other' declares other parameters"):
         Contradicts().validate()
+
+
+def test_a_decomposition_may_name_only_what_it_uses() -> None:
+    class Partial(Several):
+        quick = None  # type: ignore[assignment]
+
+        @decomposition(when=lambda fast, **_: fast)
+        def brief(self, g: Builder, fast: bool, **_: Any) -> Any:
+            return g.const(np.full((), fast, np.float32)), None
+
+        def infer(self, fast: bool, **_: Any) -> Any:
+            return TensorType(TensorProto.FLOAT, ()) if fast else None
+
+    made = Partial()
+    made.validate()
+    assert made.signature == PASS.signature
+    assert expand(made, site(13, fast=1)).decomposition == "brief"
+    assert infer_types(made, site(13, fast=1)) == [TensorType(TensorProto.FLOAT, ())]
+
+
+def test_what_it_names_is_the_operators() -> None:
+    class Unknown(Several):
+        @decomposition()
+        def other(self, g: Builder, slow: bool, **_: Any) -> Any:
+            return slow
+
+    class OtherKind(Several):
+        @decomposition()
+        def other(self, g: Builder, fast: float, **_: Any) -> Any:
+            return fast
+
+    class OtherDefault(Several):
+        @decomposition()
+        def other(self, g: Builder, fast: bool = True, **_: Any) -> Any:
+            return fast
+
+    for kind, name in ((Unknown, "slow"), (OtherKind, "fast"), (OtherDefault, "fast")):
+        with pytest.raises(PassDefinitionError, match=f"'other' declares '{name}'"):
+            kind().validate()
+
+
+def test_one_of_them_declares_everything() -> None:
+    class Nobody(Placeholder):
+        matches = ("Nobody",)
+        reference = cases = Several.reference
+
+        def decompose(self, g: Builder, x: Value, **_: Any) -> Any:
+            return x
+
+    with pytest.raises(PassDefinitionError, match="no decomposition declares all parameters"):
+        Nobody().validate()
