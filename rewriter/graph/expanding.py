@@ -57,6 +57,8 @@ class Region:
     via: tuple[str, ...] = ()
     #: The model-local function that holds its nodes where the placeholder stays as a call.
     function: FunctionKey | None = None
+    #: The placeholder itself, as the exporter wrote it.
+    node: NodeProto = field(default_factory=NodeProto, repr=False)
 
 
 @dataclass(frozen=True)
@@ -182,6 +184,7 @@ def _region(
         [],
         match.assumed,
         tuple(name for name, _ in chain),
+        node=site.node,
     )
 
 

@@ -108,6 +108,10 @@ class Placeholder:
     #: (rtol, atol) per dtype name where the defaults do not fit, with the reason as a comment in the pass.
     tolerances: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
+    #: Why training uses another gradient than the derivative, where it does so on purpose (``"straight-through"``);
+    #: checks of gradients then leave its values alone.
+    surrogate_gradient: ClassVar[str] = ""
+
     def reference(self, *args: Any, **kwargs: Any) -> Any:
         """The operator in PyTorch: tensors as ``torch.Tensor``, parameters as Python values; a tensor or a tuple."""
         raise NotImplementedError

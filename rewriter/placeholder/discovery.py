@@ -75,7 +75,21 @@ def _from_entry(entry: importlib.metadata.EntryPoint) -> list[Placeholder]:
     return _from_object(target, entry.value)
 
 
+def load_module(item: str) -> ModuleType:
+    """The module that a Python file or an import path names."""
+    if item.endswith(".py") or "/" in item:
+        return _module_of_file(Path(item))
+    target = _imported(item)
+    if not inspect.ismodule(target):
+        raise UnknownPassError("it names no module", where=item, remedy="give a Python file or a module")
+    return target
+
+
 def _from_import_path(path: str) -> list[Placeholder]:
+    return _from_object(_imported(path), path)
+
+
+def _imported(path: str) -> Any:
     module_name, _, attribute = path.partition(":")
     try:
         target: Any = importlib.import_module(module_name)
@@ -93,10 +107,14 @@ def _from_import_path(path: str) -> list[Placeholder]:
         raise PassDefinitionError(
             f"the module does not load: {type(error).__name__}: {error}", where=path
         ) from error
-    return _from_object(target, path)
+    return target
 
 
 def _from_file(path: Path) -> list[Placeholder]:
+    return _from_object(_module_of_file(path), str(path))
+
+
+def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise UnknownPassError(f"no file '{path}' to load passes from")
     name = f"_rewriter_passes_{path.stem}"
@@ -114,7 +132,7 @@ def _from_file(path: Path) -> list[Placeholder]:
         raise PassDefinitionError(
             f"the file does not load: {type(error).__name__}: {error}", where=str(path)
         ) from error
-    return _from_object(module, str(path))
+    return module
 
 
 def _from_object(target: Any, origin: str) -> list[Placeholder]:

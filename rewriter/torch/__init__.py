@@ -7,7 +7,8 @@ model's own calls (``torch.roll``, ``F.silu``) leave as placeholders, without to
 This package imports torch; ``import rewriter`` does not import this package.
 """
 
+from rewriter.torch.checking import check_gradients
 from rewriter.torch.operator import PlaceholderFunction, placeholder
 from rewriter.torch.redirect import export_placeholders
 
-__all__ = ["PlaceholderFunction", "export_placeholders", "placeholder"]
+__all__ = ["PlaceholderFunction", "check_gradients", "export_placeholders", "placeholder"]

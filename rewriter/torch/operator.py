@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -15,8 +15,12 @@ from rewriter.torch.exporters import Exporter, is_captured, is_tracing, running_
 from rewriter.torch.function import Context, apply_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from rewriter.gradients.result import GradientResult
+
+#: The opset at which a decomposition is looked for where none is named.
+DEFAULT_OPSET = 18
 #: Namespaces that mean something of their own to ONNX or to the exporters, which translate or refuse their
 #: nodes.
 _RESERVED = ("", "ai.onnx", "ai.onnx.ml", "onnx", "aten", "prim", "quantized", "onnx_symbolic")
@@ -61,6 +65,8 @@ class PlaceholderFunction:
         self.function = function
         self.parameters = Parameters(function, name)
         self._backward: Callable[..., Any] | None = None
+        #: Why its backward is not the derivative, where that is so on purpose.
+        self.surrogate = ""
         self._fake: Callable[..., Any] | None = None
         functools.update_wrapper(self, function)
 
@@ -68,16 +74,55 @@ class PlaceholderFunction:
     def qualified_name(self) -> str:
         return f"{self.domain}::{self.operator}"
 
-    def backward(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    @overload
+    def backward(self, function: Callable[..., Any]) -> Callable[..., Any]: ...
+
+    @overload
+    def backward(self, *, surrogate: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
+
+    def backward(self, function: Callable[..., Any] | None = None, *, surrogate: str = "") -> Callable[..., Any]:
         """Decorator: ``function(ctx, *grads)`` is the operator's gradient, in place of autograd's.
 
         ``ctx`` is a :class:`~rewriter.torch.function.Context`: ``ctx.inputs.x`` are the arguments by name,
         ``ctx.outputs`` the results, ``ctx.needs_input_grad`` whether each tensor argument needs a gradient.
         Returns one gradient, or None, for each tensor argument given, in the function's order.  Written in
         differentiable PyTorch, it serves second derivatives as well.
+
+        ``@op.backward(surrogate="straight-through")`` says that it is another gradient than the derivative, and
+        on purpose: checks of gradients then leave its values alone.
         """
-        self._backward = function
-        return function
+
+        def take(function: Callable[..., Any]) -> Callable[..., Any]:
+            self._backward = function
+            self.surrogate = surrogate
+            return function
+
+        return take if function is None else take(function)
+
+    def check(
+        self,
+        *args: Any,
+        passes: str | Iterable[Any] = "auto",
+        opset: int = DEFAULT_OPSET,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> GradientResult:
+        """Check the operator's gradient on example arguments: :func:`rewriter.torch.check_gradients`."""
+        from rewriter.torch.checking import check_gradients
+
+        return check_gradients(self, *args, passes=passes, opset=opset, seed=seed, **kwargs)
+
+    @property
+    def has_backward(self) -> bool:
+        """Whether it has a gradient of its own, in place of autograd's."""
+        return self._backward is not None
+
+    def observed(self, observe: Callable[[Callable[..., Any]], Callable[..., Any]]) -> PlaceholderFunction:
+        """The same operator, whose own backward, if it has one, is what ``observe`` makes of it."""
+        other = PlaceholderFunction(self.function, self.qualified_name, self.version)
+        other._fake, other.surrogate = self._fake, self.surrogate
+        other._backward = None if self._backward is None else observe(self._backward)
+        return other
 
     def register_fake(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: ``function(*args)`` gives results of the right shapes and dtypes without computing them.

@@ -13,7 +13,7 @@ from rewriter.verify.compare import REGION, Tolerance, judge, measure, tolerance
 from rewriter.verify.values import from_torch, to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rewriter.placeholder.contract import Placeholder
     from rewriter.verify.numbers import Array
@@ -78,9 +78,18 @@ def evaluate(placeholder: Placeholder, bound: Bound, value_of: Callable[[Ref], A
     return [None if item is None else _array(item) for item in results]
 
 
-def _call(placeholder: Placeholder, given: dict[str, Any]) -> Any:
+def _call(placeholder: Placeholder, given: Mapping[str, Any]) -> Any:
     import torch
 
+    try:
+        with torch.no_grad():
+            return call_reference(placeholder, given)
+    except Exception as error:
+        raise ReferenceRefused(f"{type(error).__name__}: {error}") from error
+
+
+def call_reference(placeholder: Placeholder, given: Mapping[str, Any]) -> Any:
+    """The reference on arguments by name, a variadic one as a tuple; whatever it raises."""
     positional: list[Any] = []
     named: dict[str, Any] = {}
     variadic = next((p.name for p in placeholder.signature.parameters if p.variadic), None)
@@ -92,11 +101,7 @@ def _call(placeholder: Placeholder, given: dict[str, Any]) -> Any:
             positional.append(item)  # what precedes a variadic parameter can only be given by position
         else:
             named[name] = item
-    try:
-        with torch.no_grad():
-            return placeholder.reference(*positional, **named)
-    except Exception as error:
-        raise ReferenceRefused(f"{type(error).__name__}: {error}") from error
+    return placeholder.reference(*positional, **named)
 
 
 def _narrowed(item: Any, dtype: Any) -> Any:
