@@ -29,8 +29,14 @@ class VerifyOptions:
     #: Deliver although a region could not be proved; a difference is never accepted.
     allow_unproved: bool = False
     libraries: Mapping[str, Path] = field(default_factory=dict)
+    #: The whole model to compare with, in a form that :func:`rewriter.against.load` takes.
+    against: Any = None
     #: Runtimes that the delivered file is run on besides.
     runtimes: tuple[str, ...] = ()
+    #: Whether the gradients of replaced placeholders are checked, and the operators (made by
+    #: ``rewriter.torch.placeholder``; or files and modules that define them) that the model was trained with.
+    check_gradients: bool = False
+    operators: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         """UsageError where a number makes no sense: without samples, nothing would be compared."""
