@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from rewriter.report import Report
+    from rewriter.verify.blame import Blame
     from rewriter.verify.proof import Proof
 
 
@@ -189,6 +190,8 @@ class VerificationError(RewriteError):
 
     code = "not-verified"
     proof: Proof | None = None
+    #: The stage that made the difference, and the first node that shows it, where that is known.
+    blame: Blame | None = None
 
 
 class MismatchError(VerificationError):
