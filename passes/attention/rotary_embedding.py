@@ -154,8 +154,7 @@ class RotaryEmbedding(Placeholder):
             turned = g.slice(by_head, [0], [rotary_embedding_dim], [3])
             rest = [g.slice(by_head, [rotary_embedding_dim], [features or np.iinfo(np.int64).max], [3])]
         cos, sin = _angles(g, x, cos_cache, sin_cache, position_ids, size, base)
-        if cos.rank < 4:
-            # Over the heads.
+        if cos.rank < 4 and not (x.rank == 4 and _spread_over_heads(cos)):
             cos, sin = (g.unsqueeze(t, [cos.rank - 2 if x.rank == 4 else cos.rank - 1]) for t in (cos, sin))
         first, second = _pairs(g, turned, size, interleaved)
         if size is not None and cos.size(-1) == size:
@@ -241,6 +240,11 @@ def _native_takes(
         features //= max(num_heads, 1)
     size = rotary_embedding_dim or features
     return size is not None and cos_cache.size(-1) == size // 2
+
+
+def _spread_over_heads(cos: Value) -> bool:
+    """Whether (S, R), or (1, S, R), meets (B, H, S, R) as it stands."""
+    return cos.rank == 2 or (cos.rank == 3 and cos.size(0) == 1)
 
 
 def _split_heads(g: Builder, x: Value, heads: int) -> Value:
