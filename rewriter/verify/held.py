@@ -187,6 +187,14 @@ def parse_type(text: str) -> TypeProto:
     return result
 
 
+def known_type(text: str) -> TypeProto | None:
+    """As :func:`parse_type`; None where that raises."""
+    try:
+        return parse_type(text)
+    except ValueError:
+        return None
+
+
 def _tensor(dtype: int, rank: int | None = None) -> TypeProto:
     result = TypeProto()
     result.tensor_type.elem_type = dtype

@@ -14,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from rewriter.errors import CannotVerifyError, VerificationError
-from rewriter.verify.values import Data, element_type, from_ort_value, is_native, ort_value
+from rewriter.verify.held import Values, known_type
+from rewriter.verify.values import Data, is_native
 from rewriter.verify.weights import Runnable, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
+
+    from onnx import TypeProto
 
     from rewriter.storage import ModelFile
 
@@ -69,6 +72,7 @@ class Session:
         self.output_names: list[str] = []
         #: Their types in onnxruntime's words: ``"seq(tensor(float))"``.
         self.output_types: dict[str, str] = {}
+        self._input_kinds: dict[str, TypeProto | None] = {}
         self._session = None
         self._by_ort_value = False
         self._has_run = False
@@ -76,7 +80,9 @@ class Session:
         if graph.output:
             self._session = self._load()
             outputs = self._session.get_outputs()
-            self.input_types = {i.name: _element_type(i.type) for i in self._session.get_inputs()}
+            inputs = self._session.get_inputs()
+            self.input_types = {i.name: _element_type(i.type) for i in inputs}
+            self._input_kinds = {i.name: known_type(i.type) for i in inputs}
             self.output_names = [o.name for o in outputs]
             self.output_types = {o.name: str(o.type) for o in outputs}
             self._by_ort_value = any(
@@ -104,19 +110,27 @@ class Session:
             if self._session is None or not computed:
                 found: list[Data] = []
             elif self._by_ort_value:
-                given = {name: ort_value(value, element_type(value)) for name, value in fed.items()}
-                found = [
-                    from_ort_value(v) for v in self._session.run_with_ort_values(computed, given, options)
-                ]
+                values = Values()
+                given = {
+                    name: values.ort(values.of(value, self._input_kinds.get(name)))
+                    for name, value in fed.items()
+                }
+                results = self._session.run_with_ort_values(computed, given, options)
+                found = [values.data(values.of_ort(value)) for value in results]
             else:
                 found = self._session.run(computed, fed, options)
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise _explain(error, loading=False) from error
-        results = dict(zip(computed, found, strict=True))
+        answer = dict(zip(computed, found, strict=True))
         for name in wanted:
-            if name not in results:
-                results[name] = feeds[name] if name in feeds else self.initializer(name)
-        return results
+            if name not in answer:
+                answer[name] = feeds[name] if name in feeds else self.initializer(name)
+        return answer
+
+    @property
+    def draws(self) -> bool:
+        """Whether an operator draws random numbers."""
+        return self._runnable.draws
 
     def restart(self) -> None:
         """Let operators that draw random numbers begin again; nothing for a model without any."""

@@ -15,7 +15,7 @@ from rewriter.graph.opsets import all_nodes
 from rewriter.placeholder.expand import bind_site
 from rewriter.types import TensorType
 from rewriter.verify.control import Body, Control
-from rewriter.verify.held import Held, Values, parse_type
+from rewriter.verify.held import Held, Values, known_type
 from rewriter.verify.reference import ReferenceRefused, evaluate, require_torch
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class SessionStep:
         if key not in self._loaded:
             self._loaded[key] = self.plan.engine.session(self._model(types))
         session = self._loaded[key]
-        kinds = {name: _kind(text) for name, text in session.output_types.items()}
+        kinds = {name: known_type(text) for name, text in session.output_types.items()}
         if None in kinds.values() or any(item.is_absent for item in held.values()):
             # Maps have no OrtValue that could be read, and one without a value none that could be passed.
             found = session.run({name: values.data(item) for name, item in held.items()})
@@ -240,14 +240,6 @@ class FunctionStep:
 
 def _value(ref: Ref, held: Mapping[str, Held], values: Values) -> Array:
     return np.asarray(ref.constant) if ref.constant is not None else values.array(held[ref.name])
-
-
-def _kind(text: str) -> TypeProto | None:
-    """A type in onnxruntime's words; None for maps."""
-    try:
-        return parse_type(text)
-    except ValueError:
-        return None
 
 
 def _renamed(node: NodeProto, given: frozenset[str]) -> NodeProto:

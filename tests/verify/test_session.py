@@ -378,3 +378,24 @@ def test_the_model_is_left_alone():
         before = file.model.SerializeToString(deterministic=True)
         Session(file, file.model, extra_outputs=["h"])
         assert file.model.SerializeToString(deterministic=True) == before
+
+
+def test_sequences_and_strings_beside_formats_that_numpy_lacks():
+    source = model(
+        node("Cast", ["x"], ["b"], to=TensorProto.BFLOAT16),
+        node("SequenceInsert", ["s", "x"], ["longer"]),
+        node("Identity", ["t"], ["u"]),
+        inputs={"x": (FLOAT, [2]), "t": (TensorProto.STRING, [1])},
+        outputs={"b": (TensorProto.BFLOAT16, [2]), "longer": (FLOAT, None), "u": (TensorProto.STRING, [1])},
+    )
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, None))
+    source.graph.input.add(name="s").type.CopyFrom(kind)
+    source.graph.output[1].type.CopyFrom(kind)
+    x = np.array([1, 2], np.float32)
+    with ModelFile.from_proto(source) as file:
+        session = Session(file, file.model)
+        for items in ([], [np.array([3.0], np.float32)]):
+            found = session.run({"x": x, "s": items, "t": np.array(["ü"], object)})
+            assert found["b"].astype(np.float32).tolist() == [1, 2]
+            assert [item.tolist() for item in found["longer"]] == [*(i.tolist() for i in items), [1, 2]]
+            assert found["u"].tolist() == ["ü"]

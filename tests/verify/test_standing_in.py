@@ -798,3 +798,24 @@ def test_half_precision_where_torch_has_no_kernel():
     found = ran(source, {"x": x})["low"]
     assert found.dtype == np.float16
     assert found.tolist() == [1, 4]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ["rt_detr", "mamba", "convnext", "longformer", "ssd"])
+def test_a_whole_architecture_as_it_leaves_pytorch(name):
+    import torch
+
+    from tests.models.test_architectures import ARCHITECTURES
+
+    architecture, (opset, *_) = ARCHITECTURES[name]
+    module = architecture.module()
+    with ModelFile.from_proto(architecture.export(module, opset)) as file:
+        it = StandIn(file, file.model, Selection.load(architecture.passes))
+        for size in (architecture.example, *architecture.sizes):
+            given = architecture.inputs(size)
+            with torch.no_grad():
+                made = module(*given)
+            found = it.run({f"x{i}": tensor.numpy() for i, tensor in enumerate(given)})
+            for value, want in zip(found.values(), made if isinstance(made, tuple) else (made,), strict=True):
+                scale = max(float(want.abs().max()), 1e-9) if want.numel() else 1.0
+                np.testing.assert_allclose(value, want.numpy(), rtol=0, atol=1e-4 * scale)
