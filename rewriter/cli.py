@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _FILE = click.Path(path_type=Path)
 _INTERRUPTED, _TERMINATED = 130, 143
 #: What stands before the name of a file, alone or after ``domain=`` or a comma.
-_FOLDERS = re.compile(r"[^=,\s]*[/\\]")
+_FOLDERS = re.compile(r"[^=,]*[/\\]")
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -102,6 +102,12 @@ _FOLDERS = re.compile(r"[^=,\s]*[/\\]")
 )
 @click.option(
     "--dim", multiple=True, type=Sizes(), metavar=Sizes.name, help="Sizes of a named dim to verify with."
+)
+@click.option(
+    "--against",
+    metavar="WHOLE",
+    help="Compare every output with the whole model as well: model.pt2 (a torch.export archive), mypkg.models:build "
+    "(a module, or a function that makes one), io.npz or a folder test_data_set_0 (recorded values).",
 )
 @click.option(
     "--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types."
@@ -234,6 +240,8 @@ def _inspect(options: dict[str, Any]) -> int:
         raise UsageError(
             "--library says nothing to an inspection", remedy="give OUT, or ask with --check what IN needs"
         )
+    if options["against"] is not None:
+        raise UsageError("--against says nothing to an inspection", remedy="give OUT")
     _check_reports(options["report"], options["source"])
     try:
         found = inspect(
@@ -254,7 +262,8 @@ def _inspect(options: dict[str, Any]) -> int:
 def _rewrite(options: dict[str, Any]) -> int:
     from rewriter.pipeline import rewrite
 
-    _check_reports(options["report"], options["source"], options["target"], options["inputs"])
+    against = None if options["against"] is None else Path(options["against"])
+    _check_reports(options["report"], options["source"], options["target"], options["inputs"], against)
     limits = {name: options[name] for name in ("samples", "seed", "simplify_timeout", "simplify_memory")}
     try:
         with _progress(options) as progress:
@@ -274,6 +283,7 @@ def _rewrite(options: dict[str, Any]) -> int:
                 inputs=options["inputs"],
                 input_ranges=merged(options["input_range"], "--input-range"),
                 dims=merged(options["dim"], "--dim"),
+                against=options["against"],
                 allow_unproved=options["allow_unproved"],
                 runtimes=options["runtimes"],
                 details=bool(options["report"]),

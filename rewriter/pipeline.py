@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
     from rewriter.storage import ModelFile
+    from rewriter.verify.origin import Origin
 
 PathLike = str | os.PathLike[str]
 
@@ -60,6 +61,7 @@ def rewrite(
     inputs: PathLike | Mapping[str, Any] | None = None,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     dims: Mapping[str, int | Iterable[int]] | None = None,
+    against: Any = None,
     allow_unproved: bool = False,
     runtimes: str | Iterable[str] | None = None,
     details: bool = False,
@@ -77,9 +79,11 @@ def rewrite(
     nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``as_function``:
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
-    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``runtimes``: names
-    (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is absent or does not
-    agree is a warning, and an error with ``strict``.
+    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``against``: what to
+    compare the whole model with, a ``torch.export`` archive, an import path (``"mypkg.models:build"``), recorded values
+    (a ``.npz`` file, a folder ``test_data_set_0``, arrays by name), an ``nn.Module`` or an ``ExportedProgram``.
+    ``runtimes``: names (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is
+    absent or does not agree is a warning, and an error with ``strict``.
 
     ``details``: the report also has pictures of what was replaced, counts of operators, the interface, and which
     runtimes are known to have every operator, as its page shows them (:meth:`Report.to_html`).
@@ -105,6 +109,10 @@ def rewrite(
                 "--runtimes compares with what is verified, and --no-verify computes nothing",
                 remedy="leave out either",
             )
+        if against is not None and not verify:
+            raise UsageError(
+                "--against compares, and --no-verify compares nothing", remedy="leave out either"
+            )
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
         run = _Run(
@@ -124,6 +132,7 @@ def rewrite(
                 },
                 allow_unproved,
                 libraries.paths,
+                against=against,
                 runtimes=elsewhere,
             ),
             strict=strict,
@@ -144,7 +153,7 @@ def rewrite(
             run.run(file, None if target is None else Path(target))
     except RewriteError as error:
         report.outcome = "failed"
-        report.failure = Failure.of(error, folders_of(source, target))
+        report.failure = Failure.of(error, folders_of(source, target, against))
         error.report = report
         raise
     return report
@@ -179,6 +188,7 @@ class _Run:
 
             self.report.details = Details()
             self.report.details.source(file.model)
+        origin = self._against(file, earlier)
         with self.watch.stage("passes"):
             decomposed = decompose(
                 file,
@@ -207,12 +217,25 @@ class _Run:
         if self.report.details is not None:
             self.report.details.delivered(file, delivered)
         if self.verify:
-            manifest = self._verified(file, rewritten, delivered, decomposed, manifest)
+            manifest = self._verified(file, rewritten, delivered, decomposed, manifest, origin)
         else:
             self.report.outcome = "unverified"
         stamp.write(delivered, manifest)
         self.report.manifest = manifest.data
         self._finish(file, delivered, target)
+
+    def _against(self, file: ModelFile, earlier: Manifest | None) -> Origin | None:
+        """Read what to compare the whole model with, so that what does not fit is said before any work is done.
+
+        A copy of the model as it came, which tells whose fault a difference is; None where nothing is to be compared.
+        """
+        if self.options.against is None:
+            return None
+        from rewriter.against import load
+        from rewriter.verify.origin import Origin
+
+        self.options = replace(self.options, against=load(self.options.against, file.model))
+        return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)
 
     def _record(self, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
@@ -257,7 +280,7 @@ class _Run:
 
     def _nothing_to_do(self, decomposed: Decomposed, earlier: Manifest | None) -> bool:
         """Whether the file can be delivered as it came."""
-        if decomposed.changed or self.strip_debug:
+        if decomposed.changed or self.strip_debug or self.options.against is not None:
             return False
         if earlier is None:
             # Without placeholders only simplification would do anything, and nothing needs proof.
@@ -325,13 +348,16 @@ class _Run:
         delivered: ModelProto,
         decomposed: Decomposed,
         manifest: Manifest,
+        origin: Origin | None,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
         from rewriter.runtimes.driver import require_agreement
         from rewriter.verify import verify
 
         try:
-            proof = verify(file, rewritten, delivered, decomposed.regions, self.options, self.watch)
+            proof = verify(
+                file, rewritten, delivered, decomposed.regions, self.options, self.watch, origin=origin
+            )
         except VerificationError as error:
             self.report.verification = None if error.proof is None else error.proof.to_dict()
             raise

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import helper
 
-from rewriter.errors import CannotVerifyError, Where
+from rewriter.errors import CannotVerifyError, RewriteError, Where
 from rewriter.graph.scopes import main_scope
 from rewriter.verify.cut import outer_names, prune
 from rewriter.verify.dims import evaluate as size_of
@@ -94,6 +94,11 @@ class Parting:
         }
         self._reads: dict[int, list[str]] = {}
 
+    @property
+    def computed(self) -> list[str]:
+        """Every computed value, in the graph's order."""
+        return list(self._producers)
+
     def shared(self, others: ModelProto) -> list[str]:
         """Computed values whose names ``others`` has as well, in this graph's order."""
         theirs = {name for node in others.graph.node for name in node.output if name}
@@ -140,10 +145,10 @@ class Parting:
                 seen.add(name)
                 if verdicts.get(name) is not None and (best is None or self._at(name) < self._at(best)):
                     best = name
-                waiting += [other for other in self._before(name, verdicts) if verdicts[other] is not None]
+                waiting += [other for other in self.before(name, verdicts) if verdicts[other] is not None]
         return best
 
-    def _before(self, name: str, verdicts: Mapping[str, str | None]) -> list[str]:
+    def before(self, name: str, verdicts: Mapping[str, str | None]) -> list[str]:
         """The nearest values before ``name`` that were compared."""
         found: list[str] = []
         waiting, seen = list(self._inputs(name)), {name}
@@ -157,6 +162,13 @@ class Parting:
             else:
                 waiting += self._inputs(other)
         return found
+
+    def depends(self, name: str, roots: Sequence[str]) -> bool:
+        """Whether ``name`` is one of ``roots``, or is computed from one."""
+        known = set(roots)
+        return name in known or any(
+            other in known for value in self.ancestors(name) for other in self._inputs(value)
+        )
 
     def ancestors(self, name: str) -> list[str]:
         """Every computed value that ``name`` depends on, itself among them, in the graph's order."""
@@ -190,6 +202,24 @@ class Parting:
         return None if node is None else main_scope(self.model).where(node)
 
 
+def computed(model: ModelProto) -> list[str]:
+    """Every value that the main graph computes, in its order."""
+    return [name for node in model.graph.node for name in node.output if name]
+
+
+def place_of(error: RewriteError, model: ModelProto) -> Where | None:
+    """The node that the runtime or a reference was at when it refused; None where it does not say."""
+    if isinstance(error.where, Where):
+        return error.where
+    if not isinstance(error, Refused) or not error.node:
+        return None
+    for scope in main_scope(model).walk():
+        for node in scope.graph.node:
+            if node.name == error.node and node.op_type == error.operator:
+                return scope.where(node)
+    return Where(node=error.node, operator=error.operator)
+
+
 def between(
     stage: str,
     before: tuple[ModelProto, Session],
@@ -200,7 +230,7 @@ def between(
     types: Mapping[str, TensorType],
     sizes: Mapping[str, int],
 ) -> Blame:
-    """Where values of ``after`` part from those of ``before``, whose nodes are named; both sessions show every value."""
+    """Where values of ``after`` part from those of ``before``, whose nodes are named; both sessions give all out."""
     parting = Parting(after[0], judge, types, sizes)
     names = parting.shared(before[0])
     try:
@@ -254,7 +284,6 @@ def in_optimiser(
         first = parting.first(verdicts, [output])
         if first is not None:
             return Blame(OPTIMISER, parting.where(first), f"'{first}' {verdicts[first]}")
-        del optimised
         first, problem = _halve(weights, model, feeds, names, judge, libraries, plain)
     except (Refused, CannotVerifyError) as error:
         return Blame(OPTIMISER, parting.where(output), f"inner values cannot be compared: {error.what}")

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rewriter.errors import MismatchError
+from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.verify.blame import (
+    OPTIMISER,
+    SIMPLIFICATION,
+    Blame,
+    between,
+    computed,
+    exposed,
+    in_optimiser,
+    place_of,
+)
 from rewriter.verify.compare import WHOLE, judge, measure, tolerance_for
 from rewriter.verify.numbers import is_float
 from rewriter.verify.session import Refused, Session
@@ -15,6 +25,9 @@ from rewriter.verify.session import Refused, Session
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from onnx import ModelProto
+
+    from rewriter.types import TensorType
     from rewriter.verify.cut import CutModel
     from rewriter.verify.inputs import Sample
     from rewriter.verify.proof import Checked
@@ -29,13 +42,25 @@ _OPTIMISER = (
 
 
 class Delivered:
-    """The model as it will be used: simplified, and optimised by the runtime."""
+    """The model as it will be used: simplified, and optimised by the runtime.
+
+    ``before`` is the rewritten model that it was made of, ``types`` those of its values.
+    """
 
     def __init__(
-        self, weights: Weights, model: CutModel, libraries: Sequence[Path], *, has_calls: bool = False
+        self,
+        weights: Weights,
+        model: CutModel,
+        before: ModelProto,
+        types: Mapping[str, TensorType],
+        libraries: Sequence[Path],
+        *,
+        has_calls: bool = False,
     ) -> None:
         self._weights = weights
-        self._model = model.model
+        self.model = model.model
+        self._before = before
+        self._types = types
         #: What the outputs, and what operators that were cut out took, are called in this model.
         self._names = labelled(model)
         self._libraries = libraries
@@ -49,13 +74,30 @@ class Delivered:
         try:
             return Session(
                 self._weights,
-                self._model,
+                self.model,
                 extra_outputs=self._names.values(),
                 optimise=optimise,
                 libraries=self._libraries,
             )
         except Refused as error:
-            raise MismatchError(f"the model to be delivered: {error.what}", remedy=_REMEDY) from error
+            refusal = MismatchError(f"the model to be delivered: {error.what}", remedy=_REMEDY)
+            refusal.blame = Blame(SIMPLIFICATION, place_of(error, self.model), error.what)
+            raise refusal from error
+
+    @property
+    def draws(self) -> bool:
+        """Whether it draws random numbers."""
+        return self._session.draws
+
+    def run(
+        self, feeds: Mapping[str, Data], names: Sequence[str], *, optimise: bool = True
+    ) -> dict[str, Data]:
+        """Those of the graph's outputs that ``names`` lists; Refused where the runtime does not take ``feeds``."""
+        if optimise:
+            return self._session.run(feeds, names)
+        if self._plain is None:
+            self._plain = self._load(optimise=False)
+        return self._plain.run(feeds, names)
 
     def compare(self, sample: Sample, expected: Mapping[str, Data], into: Mapping[str, Checked]) -> None:
         """Hold the values, by label, against those of the rewritten model, run as written.
@@ -65,18 +107,18 @@ class Delivered:
         try:
             found = self._session.run(sample.feeds, list(self._names.values()))
         except Refused as error:
-            raise MismatchError(
+            refusal = MismatchError(
                 f"the model to be delivered refuses what the rewritten one accepts ({sample.describe()}): {error.what}",
                 remedy=_REMEDY,
-            ) from error
+            )
+            refusal.blame = self._refusing(sample.feeds, error)
+            raise refusal from error
         for label, want in expected.items():
             name = self._names[label]
             problem = differs(found[name], want, into.get(label))
             if problem is None:
                 continue
-            if self._plain is None:
-                self._plain = self._load(optimise=False)
-            plain = self._plain.run(sample.feeds, [name])[name]
+            plain = self.run(sample.feeds, [name], optimise=False)[name]
             unoptimised = differs(plain, want, None)
             if unoptimised is None and _is_discrete(want):
                 # A number was rounded otherwise, and an index or a comparison tipped over: not the file's fault.
@@ -90,10 +132,52 @@ class Delivered:
                 if unoptimised is not None
                 else "onnxruntime's optimiser, on the delivered graph,"
             )
-            raise MismatchError(
-                f"{cause} changed {label}: {problem} ({sample.describe()})",
+            spoilt = self.optimised if unoptimised is None else self.simplified
+            blame = spoilt(sample.feeds, name, sample.sizes)
+            first = "" if blame.where is None else f"; first at {blame.where}: {blame.detail}"
+            mismatch = MismatchError(
+                f"{cause} changed {label}: {problem} ({sample.describe()}){first}",
                 remedy=_OPTIMISER if unoptimised is None else _REMEDY,
             )
+            mismatch.blame = blame
+            raise mismatch
+
+    # --- who is to blame --------------------------------------------------------------------------------------
+
+    def simplified(self, feeds: Mapping[str, Data], output: str, sizes: Mapping[str, int]) -> Blame:
+        """Where simplification made ``output`` differ: the first node, as it stands in the rewritten model."""
+        try:
+            before, after = (
+                exposed(self._weights, model, computed(model), self._libraries, optimise=False)
+                for model in (self._before, self.model)
+            )
+        except (Refused, CannotVerifyError) as error:
+            return Blame(SIMPLIFICATION, detail=f"inner values cannot be compared: {error.what}")
+        return between(
+            SIMPLIFICATION,
+            (self._before, before),
+            (self.model, after),
+            feeds,
+            output,
+            agree,
+            self._types,
+            sizes,
+        )
+
+    def optimised(self, feeds: Mapping[str, Data], output: str, sizes: Mapping[str, int]) -> Blame:
+        """Where onnxruntime's optimiser made ``output`` differ."""
+        return in_optimiser(
+            self._weights, self.model, feeds, output, agree, self._libraries, self._types, sizes
+        )
+
+    def _refusing(self, feeds: Mapping[str, Data], error: Refused) -> Blame:
+        try:
+            self.run(feeds, list(self._names.values()), optimise=False)
+        except Refused as plain:
+            return Blame(SIMPLIFICATION, place_of(plain, self.model), plain.what)
+        except MismatchError:
+            return Blame(SIMPLIFICATION, detail=error.what)
+        return Blame(OPTIMISER, place_of(error, self.model), error.what)
 
 
 def labelled(model: CutModel) -> dict[str, str]:
@@ -119,6 +203,11 @@ def differs(found: Data, expected: Data, into: Checked | None) -> str | None:
         into.tolerance = tolerance
         into.add(metrics)
     return judge(a, b, metrics, tolerance)
+
+
+def agree(found: Data, expected: Data) -> str | None:
+    """What is wrong with a value, noted nowhere; None where it agrees."""
+    return differs(found, expected, None)
 
 
 def _is_discrete(value: Data) -> bool:

@@ -107,7 +107,7 @@ class InPlace:
                 return sample, session.run(sample.feeds, names)
             except Refused as error:
                 refusal = refusal or error
-                self._blame_run(error, sample, regions)
+                self.blame_run(error, sample, regions)
         if refusal is None:
             raise CannotVerifyError(
                 "no sizes fit the types of the model's inputs", remedy=self.inputs.remedy()
@@ -203,7 +203,7 @@ class InPlace:
             sample,
         )
 
-    def _blame_run(self, error: Refused, sample: Sample, regions: Sequence[Region]) -> None:
+    def blame_run(self, error: Refused, sample: Sample, regions: Sequence[Region]) -> None:
         """MismatchError if a region refuses what its reference accepts."""
         if not regions or not error.operator:
             return

@@ -51,10 +51,12 @@ class Sample:
     index: int = 0
     attempt: int = 0
     drawn: bool = True
+    #: For people, where it has a name of its own.
+    label: str = ""
 
     def describe(self) -> str:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
-        return f"sample {self.index}" + (f" ({sizes})" if sizes else "")
+        return (self.label or f"sample {self.index}") + (f" ({sizes})" if sizes else "")
 
 
 @dataclass
@@ -113,11 +115,11 @@ class Inputs:
             and not (_LENGTH.search(name) or _MASK.search(name))
         ]
 
-    def draw(self, index: int, attempt: int = 0) -> Sample | None:
-        """The ``index``-th sample; None where this ``attempt``'s sizes do not fit together."""
-        sizes = self.sizes.draw(index, attempt)
+    def draw(self, index: int, attempt: int = 0, sizes: Mapping[str, int] | None = None) -> Sample | None:
+        """The ``index``-th sample; None where the sizes do not fit together: ``sizes``, or this ``attempt``'s."""
+        sizes = self.sizes.draw(index, attempt) if sizes is None else dict(sizes)
         if self.given is not None:
-            sizes |= self._given_sizes(self.given)
+            sizes |= sizes_in(self.types, self.given)
         feeds: dict[str, Data] = dict(self.given or {})
         for name, kind in self.types.items():
             if name in feeds:
@@ -139,16 +141,6 @@ class Inputs:
                     feeds[name] = within(rng, self.types[name].dtype, feeds[name].shape, 0, 2 - attempt % 3)
         return Sample(feeds, sizes, index, attempt, self.given is None)
 
-    def _given_sizes(self, given: Mapping[str, Data]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for name, kind in self.types.items():
-            if name in given and kind.shape is not None:
-                for axis, dim in enumerate(kind.shape):
-                    key = key_of(name, axis, dim)
-                    if isinstance(key, str):
-                        found.setdefault(key, given[name].shape[axis])
-        return found
-
     def _values(
         self, name: str, dtype: int, shape: tuple[int, ...], sizes: Mapping[str, int], index: int
     ) -> Array:
@@ -164,6 +156,18 @@ class Inputs:
         if _MASK.search(name) and dtype not in (TensorProto.STRING,):
             return _mask(rng, dtype, shape)
         return default_values(rng, dtype, shape)
+
+
+def sizes_in(types: Mapping[str, TensorType], given: Mapping[str, Data]) -> dict[str, int]:
+    """The sizes of the open dims in values for some of the inputs."""
+    found: dict[str, int] = {}
+    for name, kind in types.items():
+        if name in given and kind.shape is not None:
+            for axis, dim in enumerate(kind.shape):
+                key = key_of(name, axis, dim)
+                if isinstance(key, str):
+                    found.setdefault(key, given[name].shape[axis])
+    return found
 
 
 def inputs_of(

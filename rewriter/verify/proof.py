@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rewriter.errors import Where
     from rewriter.runtimes.driver import RuntimeResult
+    from rewriter.verify.blame import Blame
     from rewriter.verify.compare import Metrics, Tolerance
+    from rewriter.verify.whole import WholeResult
 
 
 #: What would help with a region that is unproved.
@@ -146,6 +148,10 @@ class Proof:
     notes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
+    #: The comparison with the whole model, where one was asked for.
+    whole: WholeResult | None = None
+    #: The stage that made the difference, of a verification that failed.
+    blame: Blame | None = None
     #: What other runtimes make of the delivered file, of those that were asked for.
     runtimes: list[RuntimeResult] = field(default_factory=list)
 
@@ -169,6 +175,8 @@ class Proof:
             "notes": list(self.notes),
             "warnings": list(self.warnings),
             "versions": dict(self.versions),
+            "whole_model": None if self.whole is None else self.whole.to_dict(),
+            "blame": None if self.blame is None else self.blame.to_dict(),
             "runtimes": [result.to_dict() for result in self.runtimes],
         }
 
@@ -199,4 +207,5 @@ class Proof:
 
     def _against(self) -> list[str]:
         found = ["the PyTorch reference of each pass"] if self.regions else []
-        return [*found, "the model before simplification and optimisation"]
+        found.append("the model before simplification and optimisation")
+        return found if self.whole is None else [*found, f"the whole model: {self.whole.kind}"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewriter.errors import CannotVerifyError, UnprovedError, VerificationError
+from rewriter.errors import CannotVerifyError, MismatchError, UnprovedError, VerificationError, Where
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
+from rewriter.verify.blame import DECOMPOSITION, Blame
 from rewriter.verify.cut import cut_unknown, inlined, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
 from rewriter.verify.inplace import InPlace, exposed_names
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from rewriter.storage import ModelFile
     from rewriter.verify.cut import CutModel
     from rewriter.verify.inputs import Sample
+    from rewriter.verify.origin import Origin
     from rewriter.verify.values import Data
 
 
@@ -42,12 +44,15 @@ def verify(
     regions: Sequence[Region],
     options: VerifyOptions | None = None,
     progress: Progress | None = None,
+    *,
+    origin: Origin | None = None,
 ) -> Proof:
     """Prove ``delivered``, which simplification made of ``rewritten`` (or the same), both skeletons of ``file``.
 
-    ``regions`` are the placeholders that were replaced in ``rewritten``.  Raises MismatchError where something
-    differs, UnprovedError where a region could not be proved (unless ``options.allow_unproved``), CannotVerifyError
-    where nothing can be said here, UsageError where the options do not fit the model.
+    ``regions`` are the placeholders that were replaced in ``rewritten``, ``origin`` is the model before that: with it a
+    fault of the export is told from one of a decomposition.  Raises MismatchError where something differs,
+    UnprovedError where a region could not be proved (unless ``options.allow_unproved``), CannotVerifyError where
+    nothing can be said here, UsageError where the options do not fit the model.
     """
     options = options or VerifyOptions()
     proof = Proof(seed=options.seed)
@@ -58,8 +63,12 @@ def verify(
     ]
     with (progress or Quiet()).stage("verify", total=len(regions) + max(1, options.samples)) as stage:
         try:
-            _Run(Weights(file), rewritten, delivered, regions, options, proof, stage).run()
+            _Run(Weights(file), rewritten, delivered, regions, options, proof, stage, origin).run()
         except VerificationError as error:
+            if isinstance(error, MismatchError):
+                place = error.where if isinstance(error.where, Where) else None
+                # What is not said to be of another stage is a region that differs from its reference.
+                proof.blame = error.blame = error.blame or Blame(DECOMPOSITION, place, error.what)
             proof.verdict = "failed"
             error.proof = proof
             raise
@@ -75,6 +84,7 @@ class _Run:
     options: VerifyOptions
     proof: Proof
     stage: Stage
+    origin: Origin | None = None
 
     def run(self) -> None:
         pairs = list(zip(self.regions, self.proof.regions, strict=True))
@@ -127,7 +137,7 @@ class _Run:
         regions = [region for region, _ in pairs]
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
-        held = Delivered(self.weights, delivered, libraries, has_calls=has_calls)
+        held = Delivered(self.weights, delivered, cut.model, types, libraries, has_calls=has_calls)
         expected: list[tuple[Sample, dict[str, Data]]] = []
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
@@ -141,12 +151,33 @@ class _Run:
             del values  # before the next sample's are computed
             self.stage.advance()
         self.proof.warnings += held.warnings
-        del session, held
+        del session
         self.stage.advance(len(first))
         for batch in others:
             self._batch(place, batch, libraries)
+        if self.options.against is not None:
+            self._against(place, cut, held)
+        del held
         if self.options.runtimes:
             self._elsewhere(expected)
+
+    def _against(self, place: InPlace, cut: CutModel, held: Delivered) -> None:
+        """The delivered model against the whole model that it was exported from."""
+        from rewriter.against import load
+        from rewriter.verify.culprit import Culprit
+        from rewriter.verify.whole import Whole
+
+        oracle = load(self.options.against, self.rewritten)
+        self.stage.note(f"against {oracle.name}")
+        culprit = Culprit(oracle, place, self.regions, held, self.origin)
+        whole = Whole(oracle, place.inputs, cut, held, culprit)
+        self.proof.whole = whole.result
+        whole.run(place.samples)
+        self.proof.notes += [str(item) for item in whole.result.skipped]
+        if whole.result.left_out:
+            self.proof.notes.append(
+                f"not compared with {oracle.name}: {', '.join(whole.result.left_out)}, which depend on what was cut out"
+            )
 
     def _elsewhere(self, expected: Sequence[tuple[Sample, dict[str, Data]]]) -> None:
         """The delivered file on other runtimes; what they make of it is told, and spoils no proof."""
@@ -203,9 +234,10 @@ class _Run:
                     proof.warnings.append(
                         f"the model refused every size of '{name}' but 1: declared open, it may be fixed by the export"
                     )
-        for checked in proof.outputs:
+        for checked in proof.outputs if proof.whole is None else [*proof.outputs, *proof.whole.outputs]:
             if checked.is_vacuous:
-                proof.warnings.append(_vacuous(f"output '{checked.name}'", checked))
+                told = _vacuous(f"output '{checked.name}'", checked)
+                proof.warnings += [told] if told not in proof.warnings else []
         for result in proof.regions:
             empty = [checked for checked in result.outputs if checked.samples]
             if empty and all(checked.is_vacuous for checked in empty):

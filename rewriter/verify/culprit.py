@@ -1,0 +1,265 @@
+"""Which stage made the delivered model differ from PyTorch: each is asked, in the order of the work."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rewriter.against.mapping import matched
+from rewriter.errors import CannotVerifyError, MismatchError, RewriteError, Where
+from rewriter.verify.blame import (
+    DECOMPOSITION,
+    EXPORT,
+    OPTIMISER,
+    SIMPLIFICATION,
+    Blame,
+    Parting,
+    computed,
+    place_of,
+)
+from rewriter.verify.compare import measure
+from rewriter.verify.cut import prune
+from rewriter.verify.delivered import agree
+from rewriter.verify.inplace import exposed_names
+from rewriter.verify.proof import RegionResult
+from rewriter.verify.reference import ReferenceRefused
+from rewriter.verify.session import Refused, Session
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from onnx import ModelProto
+
+    from rewriter.against import Oracle
+    from rewriter.decompose import Region
+    from rewriter.verify.delivered import Delivered
+    from rewriter.verify.inplace import InPlace
+    from rewriter.verify.inputs import Sample
+    from rewriter.verify.origin import Origin
+    from rewriter.verify.values import Data
+
+    #: Named values of a model on one sample.
+    Run = Callable[[Sequence[str]], Mapping[str, Data]]
+
+_REMEDIES = {
+    EXPORT: "the file differs from PyTorch before this tool touches it: export it again, from the same weights and in "
+    "evaluation mode",
+    DECOMPOSITION: "correct the pass",
+    SIMPLIFICATION: "--no-simplify delivers the model as it was rewritten",
+    OPTIMISER: "the file is right as it is written, and onnxruntime wrong as it optimises it: --no-simplify may give a "
+    "graph that it does not spoil",
+}
+
+
+class Culprit:
+    """The stages between PyTorch and the delivered file, on one sample."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        place: InPlace,
+        regions: Sequence[Region],
+        held: Delivered,
+        origin: Origin | None = None,
+    ) -> None:
+        self._oracle = oracle
+        self._place = place
+        self._regions = regions
+        self._held = held
+        self._origin = origin
+
+    def remedy(self, blame: Blame) -> str:
+        return f"{_REMEDIES[blame.stage]}; nothing was delivered"
+
+    def find(self, sample: Sample, expected: Mapping[str, Data], outputs: Sequence[str]) -> Blame:
+        """The first stage whose ``outputs`` differ from those of the one before; CannotVerifyErrors are swallowed."""
+        wrong = self._region(sample)
+        if wrong is not None:
+            return wrong
+        rewritten = self._place.model
+        plain = Session(
+            self._place.weights,
+            prune(rewritten, computed(rewritten)),
+            optimise=False,
+            libraries=self._place.libraries,
+        )
+
+        def run_plain(names: Sequence[str]) -> Mapping[str, Data]:
+            return plain.run(sample.feeds, names)
+
+        source: ModelProto = rewritten
+        run_source: Run = run_plain
+        values = None
+        if self._origin is not None:
+            stand_in = self._origin.run_on(sample)
+            try:
+                values = stand_in(outputs)
+                source, run_source = self._origin.model, stand_in
+            except (Refused, ReferenceRefused) as error:
+                return Blame(EXPORT, place_of(error, self._origin.model), error.what)
+            except RewriteError:
+                values = None  # it cannot run here: the regions agree with their references, so the rewritten one can
+        if values is None:
+            try:
+                values = run_plain(outputs)
+            except Refused as error:
+                return Blame(EXPORT, place_of(error, rewritten), error.what)
+        problems = _problems(values, expected, outputs)
+        if problems:
+            return self._export(sample, problems, source, run_source)
+        return self._later(sample, outputs, values, (rewritten, plain), (source, run_source))
+
+    # --- the decompositions -------------------------------------------------------------------------------------
+
+    def _region(self, sample: Sample) -> Blame | None:
+        """A region of the main graph that differs from its reference, or refuses what that takes."""
+        pairs = [
+            (region, RegionResult(region.placeholder.pass_name(), region.decomposition, region.where))
+            for region in self._regions
+            if region.scope.is_main
+        ]
+        for batch in self._place.batches(pairs):
+            names = exposed_names(region for region, _ in batch)
+            try:
+                session = Session(
+                    self._place.weights,
+                    prune(self._place.model, names),
+                    optimise=False,
+                    libraries=self._place.libraries,
+                )
+                self._place.compare(batch, session.run(sample.feeds, names), sample)
+            except Refused as error:
+                try:
+                    self._place.blame_run(error, sample, [region for region, _ in batch])
+                except MismatchError as found:
+                    return Blame(DECOMPOSITION, _where(found), found.what)
+            except MismatchError as error:
+                return Blame(DECOMPOSITION, _where(error), error.what)
+            except CannotVerifyError:
+                continue
+        return None
+
+    # --- the export ---------------------------------------------------------------------------------------------
+
+    def _export(self, sample: Sample, problems: Mapping[str, str], source: ModelProto, run: Run) -> Blame:
+        """The first node of the model with placeholders whose value is not the PyTorch program's."""
+        parting = Parting(source, agree, self._place.types, sample.sizes)
+        output = next(iter(problems))
+        fallback = Blame(EXPORT, parting.where(output), f"'{output}' {problems[output]}; ")
+        inner = self._oracle.inner(sample)
+        if inner is None:
+            why = (
+                "recorded values have no inner ones"
+                if self._oracle.recorded
+                else "torch.export does not take the module, so it shows no inner values"
+            )
+            return Blame(EXPORT, None, f"{fallback.detail}{why}")
+        names = matched(source, inner.steps)
+        if not names:
+            return Blame(
+                EXPORT, None, f"{fallback.detail}no inner value could be matched: the file names none"
+            )
+        try:
+            verdicts = parting.compare(
+                [name for name in parting.computed if name in names],
+                run,
+                lambda part: _renamed(names, inner.values([names[name] for name in part])),
+            )
+        except RewriteError as error:
+            return Blame(EXPORT, None, f"{fallback.detail}inner values cannot be compared: {error.what}")
+        first = parting.first({**verdicts, **problems}, list(problems)) or output
+        problem = verdicts.get(first) or problems.get(first)
+        before = [f"'{name}'" for name in parting.before(first, verdicts) if verdicts[name] is None]
+        agrees = f"; {', '.join(before)} before it agree{'s' if len(before) == 1 else ''}" if before else ""
+        return Blame(EXPORT, parting.where(first), f"'{first}' {problem}{agrees}")
+
+    # --- what comes after -----------------------------------------------------------------------------------------
+
+    def _later(
+        self,
+        sample: Sample,
+        outputs: Sequence[str],
+        first: Mapping[str, Data],
+        rewritten: tuple[ModelProto, Session],
+        source: tuple[ModelProto, Run],
+    ) -> Blame:
+        """The exported model agrees: one of the later stages does not, or all of them together."""
+        sizes = sample.sizes
+        stages: list[tuple[str, Mapping[str, Data]]] = [("", first)]
+        try:
+            values = rewritten[1].run(sample.feeds, outputs)
+        except Refused as error:
+            return Blame(DECOMPOSITION, place_of(error, rewritten[0]), error.what)
+        problems = _problems(values, first, outputs)
+        if problems:
+            return self._in_a_body(sample, problems, rewritten, source)
+        stages.append((DECOMPOSITION, values))
+        model = self._held.model
+        try:
+            delivered = self._held.run(sample.feeds, outputs, optimise=False)
+        except Refused as error:
+            return Blame(SIMPLIFICATION, place_of(error, model), error.what)
+        problems = _problems(delivered, values, outputs)
+        if problems:
+            return self._held.simplified(sample.feeds, next(iter(problems)), sizes)
+        stages.append((SIMPLIFICATION, delivered))
+        try:
+            optimised = self._held.run(sample.feeds, outputs)
+        except Refused as error:
+            return Blame(OPTIMISER, place_of(error, model), error.what)
+        problems = _problems(optimised, delivered, outputs)
+        if problems:
+            return self._held.optimised(sample.feeds, next(iter(problems)), sizes)
+        stages.append((OPTIMISER, optimised))
+        return _together(stages, outputs)
+
+    def _in_a_body(
+        self,
+        sample: Sample,
+        problems: Mapping[str, str],
+        rewritten: tuple[ModelProto, Session],
+        source: tuple[ModelProto, Run],
+    ) -> Blame:
+        """A decomposition in a body or function differs from its reference: the node that holds it."""
+        parting = Parting(rewritten[0], agree, self._place.types, sample.sizes)
+        try:
+            verdicts = parting.compare(
+                parting.shared(source[0]), lambda part: rewritten[1].run(sample.feeds, part), source[1]
+            )
+        except RewriteError as error:
+            return Blame(DECOMPOSITION, None, f"inner values cannot be compared: {error.what}")
+        first = parting.first({**verdicts, **problems}, list(problems))
+        if first is None:
+            return Blame(DECOMPOSITION)
+        where = Parting(source[0], agree).where(first) or parting.where(first)
+        return Blame(DECOMPOSITION, where, f"'{first}' {verdicts.get(first) or problems.get(first)}")
+
+
+def _problems(
+    found: Mapping[str, Data], expected: Mapping[str, Data], outputs: Sequence[str]
+) -> dict[str, str]:
+    verdicts = {name: agree(found[name], expected[name]) for name in outputs}
+    return {name: problem for name, problem in verdicts.items() if problem is not None}
+
+
+def _renamed(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by the names of the graph; ``names`` are those of the program for them."""
+    return {ours: values[theirs] for ours, theirs in names.items() if theirs in values}
+
+
+def _where(error: RewriteError) -> Where | None:
+    return error.where if isinstance(error.where, Where) else None
+
+
+def _together(stages: Sequence[tuple[str, Mapping[str, Data]]], outputs: Sequence[str]) -> Blame:
+    """No stage alone goes beyond what is allowed, but all of them together: the one that adds most."""
+    steps: dict[str, float] = {}
+    for (_, before), (stage, after) in itertools.pairwise(stages):
+        for name in outputs:
+            if isinstance(before[name], np.ndarray) and isinstance(after[name], np.ndarray):
+                metrics = measure(after[name], before[name])
+                steps[stage] = max(steps.get(stage, 0.0), metrics.max_scaled or 0.0)
+    stage = max(steps, key=lambda key: steps[key], default=EXPORT)
+    return Blame(stage, None, "each stage is within what is allowed, and all together are not")

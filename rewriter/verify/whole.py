@@ -1,0 +1,218 @@
+"""The delivered model against the whole model in PyTorch, or against what was recorded from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rewriter.against.oracle import OracleRefused
+from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.graph.scopes import function_scope, main_scope
+from rewriter.verify.blame import Parting
+from rewriter.verify.delivered import agree, differs
+from rewriter.verify.inputs import Sample, sizes_in
+from rewriter.verify.proof import Checked
+from rewriter.verify.session import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from onnx import ModelProto
+
+    from rewriter.against import Oracle
+    from rewriter.verify.culprit import Culprit
+    from rewriter.verify.cut import CutModel
+    from rewriter.verify.delivered import Delivered
+    from rewriter.verify.inputs import Inputs
+    from rewriter.verify.values import Data
+
+#: Sizes that every open dim is tried at besides those drawn.
+_EDGES = (1, 0)
+#: onnxruntime's kernels of these end the process when a batch or a sequence is empty.
+_ABORT_WHEN_EMPTY = frozenset({"GRU", "LSTM", "RNN"})
+
+_REMEDY = "nothing was delivered"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Sizes that one side does not take."""
+
+    sizes: Mapping[str, int]
+    #: ``"PyTorch"``, ``"onnxruntime"``, or "" where nobody was asked.
+    by: str
+    reason: str
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        return f"not compared at {sizes}: {f'{self.by} refuses: ' if self.by else ''}{self.reason}"
+
+
+@dataclass
+class WholeResult:
+    """The comparison with the whole model."""
+
+    kind: str
+    name: str
+    #: Sizes of the symbolic dims, of each sample that was compared.
+    sizes: list[dict[str, int]] = field(default_factory=list)
+    outputs: list[Checked] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    #: Outputs that depend on an operator which nothing here runs.
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def samples(self) -> int:
+        return len(self.sizes)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "samples": self.samples,
+            "sizes": [dict(sizes) for sizes in self.sizes],
+            "outputs": [checked.to_dict() for checked in self.outputs],
+            "skipped": [
+                {"sizes": dict(item.sizes), "by": item.by, "reason": item.reason} for item in self.skipped
+            ],
+            "left_out": list(self.left_out),
+        }
+
+
+class Whole:
+    """One delivered model and the oracle that it is held against."""
+
+    def __init__(
+        self, oracle: Oracle, inputs: Inputs, cut: CutModel, held: Delivered, culprit: Culprit
+    ) -> None:
+        self._oracle = oracle
+        self._inputs = inputs
+        self._held = held
+        self._culprit = culprit
+        self.result = WholeResult(oracle.kind, oracle.name)
+        names = [output.name for output in cut.model.graph.output]
+        graph = Parting(cut.model, agree)
+        self.result.left_out = [name for name in names if graph.depends(name, cut.inputs)]
+        self._checked = {name: Checked(name) for name in names if name not in self.result.left_out}
+        self.result.outputs = list(self._checked.values())
+        if not self._checked:
+            raise CannotVerifyError(
+                f"every output depends on {', '.join(cut.operators)}, which nothing here runs: nothing can be compared "
+                "with the whole model",
+                remedy="name a library that has it (--library), or leave out --against",
+            )
+        if held.draws:
+            raise CannotVerifyError(
+                "the model draws random numbers, and PyTorch draws others: --against can say nothing",
+                remedy="export it in evaluation mode, or leave out --against",
+            )
+
+    def run(self, accepted: Sequence[Sample]) -> None:
+        """Compare on the samples that the model ``accepted``, then at sizes 1 and 0 of every open dim.
+
+        MismatchError where an output differs, or the file refuses what PyTorch takes; CannotVerifyError where PyTorch
+        takes nothing.
+        """
+        if self._oracle.recorded:
+            for index, item in enumerate(self._oracle.recorded):
+                sizes = sizes_in(self._inputs.types, item.feeds)
+                self._one(Sample(item.feeds, sizes, index, 0, False, item.label))
+            return
+        compared = [sample for first in accepted if (sample := self._drawn(first)) is not None]
+        if not compared:
+            last = self.result.skipped[-1]
+            raise CannotVerifyError(
+                f"PyTorch refuses every input that the file takes: {last.reason}",
+                remedy=self._inputs.remedy(),
+            )
+        self.result.skipped.clear()  # others were found in their place
+        if self._inputs.given is None:
+            self._edges(compared[0], len(accepted))
+
+    def _drawn(self, sample: Sample) -> Sample | None:
+        """``sample``, or another in its place that PyTorch takes as well; None where it takes none."""
+        if self._one(sample):
+            return sample
+        for attempt in range(self._inputs.attempts):
+            other = None if attempt == sample.attempt else self._inputs.draw(sample.index, attempt)
+            if other is not None and self._one(other, lenient=True):
+                return other
+        return None
+
+    def _edges(self, base: Sample, index: int) -> None:
+        """Each open dim at 1 and at 0, the others as in ``base``."""
+        empty = [size for size in _EDGES if size or not _holds(self._held.model, _ABORT_WHEN_EMPTY)]
+        for name in self._inputs.sizes.names:
+            if name in self._inputs.sizes.fixed:
+                continue
+            for size in _EDGES:
+                if any(sizes.get(name) == size for sizes in self.result.sizes):
+                    continue
+                if size not in empty:
+                    self.result.skipped.append(
+                        Skipped({name: size}, "", "onnxruntime's recurrent kernels end the process")
+                    )
+                    continue
+                sample = self._inputs.draw(index, base.attempt, {**base.sizes, name: size})
+                index += 1
+                if sample is not None:
+                    self._one(sample, lenient=size == 0)
+
+    def _one(self, sample: Sample, *, lenient: bool = False) -> bool:
+        """Whether both sides took ``sample`` and agree; MismatchError where they do not.
+
+        ``lenient``: a refusal of the runtime is no fault.
+        """
+        try:
+            expected = self._oracle(sample)
+        except OracleRefused as error:
+            self.result.skipped.append(Skipped(sample.sizes, "PyTorch", error.what))
+            return False
+        try:
+            found = self._held.run(sample.feeds, list(self._checked))
+        except Refused as error:
+            if lenient:
+                self.result.skipped.append(Skipped(sample.sizes, "onnxruntime", error.what))
+                return False
+            raise self._refused(sample, expected, error) from error
+        problems = {
+            name: problem
+            for name, checked in self._checked.items()
+            if (problem := differs(found[name], expected[name], checked)) is not None
+        }
+        self.result.sizes.append(dict(sample.sizes))
+        if problems:
+            raise self._difference(sample, expected, problems)
+        return True
+
+    def _difference(
+        self, sample: Sample, expected: Mapping[str, Data], problems: Mapping[str, str]
+    ) -> MismatchError:
+        name, problem = next(iter(problems.items()))
+        more = f"; so do {len(problems) - 1} further outputs" if len(problems) > 1 else ""
+        blame = self._culprit.find(sample, expected, list(problems))
+        error = MismatchError(
+            f"output '{name}' differs from {self._oracle.name}: {problem} ({sample.describe()}){more}; {blame}",
+            where=blame.where,
+            remedy=self._culprit.remedy(blame),
+        )
+        error.blame = blame
+        return error
+
+    def _refused(self, sample: Sample, expected: Mapping[str, Data], refusal: Refused) -> MismatchError:
+        blame = self._culprit.find(sample, expected, list(self._checked))
+        accepts = "was recorded from PyTorch" if self._oracle.recorded else "PyTorch takes"
+        error = MismatchError(
+            f"the file refuses what {accepts} ({sample.describe()}): {refusal.what}; {blame}",
+            where=blame.where,
+            remedy=f"{self._culprit.remedy(blame)}; --dim says which sizes it is meant for",
+        )
+        error.blame = blame
+        return error
+
+
+def _holds(model: ModelProto, operators: frozenset[str]) -> bool:
+    scopes = [main_scope(model), *map(function_scope, model.functions)]
+    return any(
+        node.op_type in operators for root in scopes for scope in root.walk() for node in scope.graph.node
+    )
