@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from rewriter.graph.expanding import Region
     from rewriter.graph.scopes import FunctionKey
+    from rewriter.page.details import Details
 
 #: Version of the JSON layout; raised when a field changes its meaning or goes.
 FORMAT = 1
@@ -162,6 +163,10 @@ class Report:
     written: Written | None = None
     manifest: dict[str, Any] | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    #: Of a run of the command its arguments, files without their folders.
+    arguments: list[str] = field(default_factory=list)
+    #: Pictures, counts of operators, interface and runtimes, where they were asked for.
+    details: Details | None = field(default=None, repr=False)
     model: ModelProto | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
@@ -210,10 +215,18 @@ class Report:
             "warnings": list(self.warnings),
             "written": None if self.written is None else vars(self.written).copy(),
             "manifest": self.manifest,
+            "arguments": list(self.arguments),
+            "details": None if self.details is None else self.details.to_dict(),
         }
 
     def to_json(self) -> str:
         return to_json(self.to_dict())
+
+    def to_html(self) -> str:
+        """The report as a page; it has pictures where ``details`` were asked for."""
+        from rewriter.page import render
+
+        return render(self.to_dict())
 
     def lines(self, *, verbose: bool = False) -> list[tuple[str, str]]:
         """(label, text) for each thing worth telling, in the order in which it happened."""
@@ -354,14 +367,15 @@ def size_text(size: float) -> str:
 
 def to_json(data: dict[str, Any]) -> str:
     """Readable, sorted, strict JSON: NaN and infinities, which it has no numbers for, as strings."""
-    return json.dumps(_strict(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(plain(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def _strict(data: Any) -> Any:
+def plain(data: Any) -> Any:
+    """``data`` as strict JSON has it."""
     if isinstance(data, dict):
-        return {str(key): _strict(value) for key, value in data.items()}
+        return {str(key): plain(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [_strict(item) for item in data]
+        return [plain(item) for item in data]
     if isinstance(data, bytes):
         return data.decode("utf-8", "backslashreplace")
     if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):
@@ -371,11 +385,24 @@ def _strict(data: Any) -> Any:
     return str(data)
 
 
-def write_json(path: Path, data: dict[str, Any]) -> None:
-    """Write a report, whole or not at all; ModelWriteError where that cannot be done."""
+def is_page(path: Path) -> bool:
+    """Whether a report of this name is a page for people."""
+    return path.suffix.lower() in (".html", ".htm")
+
+
+def write(path: Path, data: dict[str, Any]) -> None:
+    """Write a report, as a page or as JSON by its name, whole or not at all; ModelWriteError where that cannot be
+    done.
+    """
+    if is_page(path):
+        from rewriter.page import render
+
+        text = render(data)
+    else:
+        text = to_json(data)
     scratch = path.with_name(f".{path.name}.tmp")
     try:
-        scratch.write_text(to_json(data), encoding="utf-8", errors="backslashreplace")
+        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
         scratch.replace(path)
     except OSError as error:
         scratch.unlink(missing_ok=True)

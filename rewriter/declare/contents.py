@@ -15,7 +15,7 @@ from rewriter.types import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnx import NodeProto
+    from onnx import ModelProto, NodeProto
 
     from rewriter.graph.scopes import FunctionKey
     from rewriter.storage import ModelFile
@@ -43,9 +43,11 @@ class Contents:
         return {domain for domain, _, _ in (*self.owned, *self.custom)}
 
 
-def contents_of(file: ModelFile) -> Contents:
-    """Everything in ``file.model``, functions that nobody calls included: loaders look at those too."""
-    model = file.model
+def contents_of(file: ModelFile, model: ModelProto | None = None) -> Contents:
+    """Everything in ``model``, a skeleton of ``file`` (its own if None), functions that nobody calls included: loaders
+    look at those too.
+    """
+    model = model or file.model
     found = Contents()
     functions = {function_key(function) for function in model.functions}
     for root in (main_scope(model), *map(function_scope, model.functions)):

@@ -1,0 +1,188 @@
+"""The sections on what a file needs, and on how to make it again."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from rewriter.page.data import dicts, integer, mapping, sizes_text, texts
+from rewriter.page.markup import code, join, short, table, tag
+from rewriter.page.parts import badge, bullets, facts, section
+from rewriter.page.run import opsets_text
+
+if TYPE_CHECKING:
+    from rewriter.page.markup import Content, Markup
+
+
+def needs(data: dict[str, Any]) -> Markup | None:
+    """Of a run: opsets, IR version, operators outside the standard, runtimes."""
+    if not data.get("opset_imports"):
+        return None
+    raised = data.get("ir_version_before")
+    ir_version = str(data.get("ir_version"))
+    runtimes = mapping(mapping(data.get("details")).get("runtimes"))
+    return section(
+        "What the file needs",
+        facts(
+            [
+                ("opsets", opsets_text(data.get("opset_imports"))),
+                (
+                    "IR version",
+                    f"{ir_version}, raised from {raised}: functions need it" if raised else ir_version,
+                ),
+                ("functions", _functions(runtimes.get("functions"))),
+            ]
+        ),
+        _declared(data) or tag("p", "Every operator is one of ONNX's own, or a function in the file."),
+        runtime_table(runtimes),
+        id="needs",
+    )
+
+
+def _functions(functions: Any) -> Content:
+    return bullets([join(f"{count} × ", code(name)) for name, count in mapping(functions).items()], "plain")
+
+
+def _declared(data: dict[str, Any]) -> Content:
+    rows = [
+        (
+            code(f"{item.get('domain')}::{item.get('name')}".removeprefix("::")),
+            str(item.get("version")),
+            str(item.get("count")),
+            short(str(item.get("library") or words), 60),
+            code(str(item.get("sha256") or "–"), 20),
+        )
+        for key, words in (("kept", "no library named"), ("runtime_operators", "a runtime's own"))
+        for item in dicts(data.get(key))
+    ]
+    head = ("operator", "version", "times", "library", "SHA-256")
+    return table(head, rows, caption="Operators outside the standard") if rows else None
+
+
+_STATES = {"has": ("has all", "good"), "lacks": ("lacks", "bad"), "not known": ("not known", "plain")}
+
+
+def runtime_table(runtimes: dict[str, Any]) -> Content:
+    """Which runtimes of the table have every operator, by what was tried and when."""
+    judged = dicts(runtimes.get("judged"))
+    if not judged:
+        return None
+    rows = []
+    for item in judged:
+        words, state = _STATES.get(str(item.get("verdict")), (str(item.get("verdict")), "plain"))
+        reasons = texts(item.get("reasons"))
+        told = ", ".join(reasons[:12]) + (f" and {len(reasons) - 12} more" if len(reasons) > 12 else "")
+        if item.get("verdict") == "not known" and told:
+            told = f"not tried: {told}"
+        rows.append((str(item.get("name")), badge(words, state), short(told, 400)))
+    return table(
+        ("runtime", "", "why"),
+        rows,
+        caption=f"Runtimes that have every operator, as tried in {_month(runtimes.get('date'))}",
+    )
+
+
+def _month(value: Any) -> str:
+    try:
+        return date.fromisoformat(f"{value}-01").strftime("%B %Y")
+    except ValueError:
+        return str(value)
+
+
+def reproduce(data: dict[str, Any]) -> Markup | None:
+    """The command, the seed, the sizes, and the versions of everything that took part."""
+    proof = mapping(data.get("verification"))
+    tool = mapping(data.get("tool"))
+    sizes = dicts(proof.get("sizes"))
+    arguments = texts(data.get("arguments"))
+    libraries = mapping(tool.get("libraries")) | mapping(proof.get("versions"))
+    versions = {"onnx-rewrite": tool.get("version"), **dict(sorted(libraries.items()))}
+    onnxruntime = mapping(data.get("onnxruntime"))
+    if onnxruntime.get("version"):
+        versions["onnxruntime"] = onnxruntime["version"]
+    return section(
+        "How to get this again",
+        tag("pre", tag("code", shlex.join(["rewrite", *arguments]))) if arguments else None,
+        facts(
+            [
+                ("seed", str(proof["seed"]) if proof.get("inputs") == "drawn" and "seed" in proof else None),
+                ("inputs", "given" if proof.get("inputs") == "given" else None),
+                (
+                    "sizes",
+                    bullets([sizes_text(sample) or "all fixed" for sample in sizes], "plain")
+                    if sizes
+                    else None,
+                ),
+            ]
+        ),
+        table(
+            ("package", "version"),
+            [(str(name), str(version)) for name, version in versions.items()],
+            caption="Versions",
+        ),
+        id="again",
+    )
+
+
+# --- what --check found ---------------------------------------------------------------------------------------
+
+
+def check(data: dict[str, Any]) -> list[Markup | None]:
+    """What a file needs and whether it is here."""
+    here = mapping(data.get("onnxruntime"))
+    name = f"onnxruntime {here.get('version')}"
+    ir_version = mapping(data.get("ir_version"))
+    imports = [
+        (
+            f"opset {item.get('domain') or 'ai.onnx'}",
+            str(item.get("version")),
+            _taken(item.get("taken")),
+            short(str(item.get("refusal") or ""), 300),
+        )
+        for item in dicts(data.get("opset_imports"))
+    ]
+    imports.append(
+        (
+            "IR",
+            str(ir_version.get("version")),
+            _taken(ir_version.get("taken")),
+            short(str(ir_version.get("refusal") or ""), 300),
+        )
+    )
+    operators = [
+        (
+            code(f"{item.get('domain')}::{item.get('name')}".removeprefix("::")),
+            str(item.get("version")),
+            str(integer(item.get("count"))),
+            str(mapping(item.get("library")).get("state")),
+            short(str(mapping(item.get("library")).get("file") or item.get("runtime") or "–"), 60),
+            code(str(mapping(item.get("library")).get("sha256") or "–"), 20),
+        )
+        for item in dicts(data.get("operators"))
+    ]
+    head = ("operator", "version", "times", "library", "file", "SHA-256")
+    return [
+        section(
+            "Here",
+            tag("p", badge(f"{name} loads it", "good"))
+            if here.get("loads")
+            else [
+                tag("p", badge(f"{name} does not load it", "bad")),
+                tag("p", short(str(here.get("reason")), 2000), class_="what"),
+            ],
+            table(("", "version", f"taken by {name}", "why not"), imports, caption="Opsets and IR version"),
+            table(head, operators, caption="Operators outside the standard")
+            if operators
+            else tag("p", "Every operator is one of ONNX's own, or a function in the file."),
+            _functions(data.get("functions")),
+            id="here",
+        ),
+        section("Elsewhere", runtime_table(mapping(data.get("runtimes"))), id="elsewhere"),
+    ]
+
+
+def _taken(taken: Any) -> Content:
+    if taken is None:
+        return "a matter of its library"
+    return badge("yes", "good") if taken else badge("no", "bad")
