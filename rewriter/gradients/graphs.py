@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def interpreted(
-    model: ModelProto, outputs: Sequence[str], file: ModelFile | None = None, name: str = "the delivered graph"
+    model: ModelProto,
+    outputs: Sequence[str],
+    file: ModelFile | None = None,
+    name: str = "the delivered graph",
 ) -> Side:
     """``model`` in float64, its inputs by name; ``outputs`` by position, "" for one that is not asked for.
 

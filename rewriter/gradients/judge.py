@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rewriter.errors import RewriteError
-from rewriter.gradients.kinds import DOUBLE, SINGLE, Problem, Slack, diagnose, largest, same
+from rewriter.gradients.kinds import Problem, diagnose, largest, same
 from rewriter.gradients.numeric import slope
 from rewriter.gradients.result import NO_GRADIENT
 from rewriter.gradients.sides import (
@@ -22,6 +22,7 @@ from rewriter.gradients.sides import (
     products,
     results,
 )
+from rewriter.gradients.slack import DOUBLE, SINGLE, Slack
 
 if TYPE_CHECKING:
     from rewriter.gradients.result import GradientResult
@@ -57,7 +58,10 @@ Due = Callable[[Side, Point, Sequence["torch.Tensor | None"], torch.Generator], 
 
 
 def by_autograd(
-    side: Side, point: Point, cotangents: Sequence[torch.Tensor | None], generator: torch.Generator  # noqa: ARG001
+    side: Side,
+    point: Point,
+    cotangents: Sequence[torch.Tensor | None],
+    generator: torch.Generator,  # noqa: ARG001
 ) -> Products:
     """Autograd through the side itself."""
     return products(side, point, cotangents)
@@ -108,14 +112,13 @@ def _hold(
         None if item is None else cotangent
         for item, cotangent in zip(actual, draw_cotangents(expected, generator), strict=False)
     ]
-    due = due_of(shipped, point, cotangents, generator)
     try:
         found = products(trained, point, cotangents)
     except Raised as error:
         if not error.backward:
             raise
         return [Wrong("", _refused(error))], True
-    if not found.differentiable:
+    if not any(found.differentiable):
         floats = any(output is not None and output.is_floating_point() for output in expected)
         result.leave(
             NO_GRADIENT,
@@ -124,6 +127,13 @@ def _hold(
             else "its results are no floating-point numbers",
         )
         return [], True
+    for number, whole in enumerate(found.differentiable):
+        if not whole and cotangents[number] is not None:
+            # Statistics beside a result, most often: nothing is trained through them.
+            cotangents[number] = None
+            note = f"{trained.name} has no gradient of its result {number}"
+            result.notes += [] if note in result.notes else [note]
+    due = due_of(shipped, point, cotangents, generator)
     wrong: list[Wrong] = []
     decided = True
     for name in point.moving:
@@ -214,7 +224,7 @@ def _narrowed(
 
 
 def agreement(actual: Results, expected: Results, slacks: Sequence[Slack]) -> Slack:
-    """The closest of ``slacks`` within which the results agree; Unlike where they do not."""
+    """The closest of ``slacks`` for gradients of results that agree as these do; Unlike where they do not."""
     if len(expected) < len(actual):
         raise Unlike(f"there are {len(actual)} results, {len(expected)} expected")
     at = 0
@@ -227,7 +237,7 @@ def agreement(actual: Results, expected: Results, slacks: Sequence[Slack]) -> Sl
             if not torch.equal(a.to(b.dtype), b):
                 raise Unlike(f"result {number} differs")
             continue
-        while not same(a, b, slacks[at]):
+        while not same(a, b, slacks[at].closer):
             at += 1
             if at == len(slacks):
                 raise Unlike(

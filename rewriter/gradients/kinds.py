@@ -9,24 +9,7 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-class Slack(NamedTuple):
-    """How far an element may be off: ``|a − b| ≤ rtol·|b| + scaled·max|b| + atol``."""
-
-    rtol: float
-    scaled: float
-    atol: float
-
-    def __str__(self) -> str:
-        return f"rtol {self.rtol:g}, scaled {self.scaled:g}, atol {self.atol:g}"
-
-
-#: Both are computed in float64, by different operators in another order.
-DOUBLE = Slack(1e-8, 1e-8, 1e-11)
-#: A reference that computes in float32 whatever it is given.
-SINGLE = Slack(1e-4, 1e-4, 1e-7)
-#: Constants of a graph that were rounded to float16 or bfloat16.
-HALF = Slack(2e-2, 2e-2, 1e-5)
+    from rewriter.gradients.slack import Slack
 
 
 class Problem(NamedTuple):
@@ -87,8 +70,8 @@ def diagnose(
         return Problem("sign", "has the wrong sign")
     # The slack of what is compared grows with the factor, as do its own roundings.
     factor = float((found * due).sum() / (due * due).sum())
-    if same(found / factor if factor else found, due, slack):
-        return Problem("factor", f"is {factor:.6g} times what is due")
+    if factor and same(found / factor, due, slack):
+        return Problem("factor", f"is {factor:.9g} times what is due")
     for name, other in (others or {}).items():
         if other.shape == shape and largest(other) > slack.atol and same(found, other, slack):
             return Problem("exchanged", f"is that of '{name}'")

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.gradients.judge import OF_THE_GRAPH, Wrong, hold
-from rewriter.gradients.kinds import DOUBLE, Problem, diagnose
+from rewriter.gradients.kinds import Problem, diagnose
 from rewriter.gradients.result import NO_GRADIENT, GradientResult
 from rewriter.gradients.sides import Point, Raised, Side, draw_cotangents, products, results
+from rewriter.gradients.slack import DOUBLE
 from rewriter.gradients.spy import Spy
 from rewriter.gradients.truth import believed
 
@@ -132,7 +133,9 @@ def _ways(example: Example, generator: torch.Generator) -> Iterator[list[Wrong]]
             ("with an incoming gradient that is not contiguous", [_strided(c) for c in cotangents], None),
         )
     )
-    flat = [None if c is None else torch.full((), 0.75, dtype=torch.float64).expand(c.shape) for c in cotangents]
+    flat = [
+        None if c is None else torch.full((), 0.75, dtype=torch.float64).expand(c.shape) for c in cotangents
+    ]
     once = [None if c is None else c.contiguous() for c in flat]
     expected = products(side, point, once).gradients
     text = "with an incoming gradient that is expanded, as after sum()"
@@ -262,5 +265,3 @@ def _listed(names: Sequence[str]) -> str:
 
 def _flat(result: Any) -> list[torch.Tensor]:
     return [result] if isinstance(result, torch.Tensor) else list(result)
-
-

@@ -17,12 +17,13 @@ from onnx import TensorProto
 from rewriter.errors import CannotInterpretError, GradientError, UsageError, Where
 from rewriter.gradients.graphs import interpreted
 from rewriter.gradients.judge import OF_THE_GRAPH, Unlike, Wrong, agreement, hold
-from rewriter.gradients.kinds import DOUBLE, HALF, SINGLE
 from rewriter.gradients.operators import Operators
 from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Point, Raised, results
+from rewriter.gradients.slack import slacks_for
 from rewriter.gradients.trained import operator_side, reference_side, wide, written_by_hand
-from rewriter.types import TensorType
+from rewriter.placeholder.binding import Ref
+from rewriter.types import TensorType, dtype_name
 from rewriter.verify.drawing import drawn
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
 from rewriter.verify.values import element_type
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from rewriter.decompose import Region
     from rewriter.gradients.sides import Side
+    from rewriter.gradients.slack import Slack
     from rewriter.graph.scopes import ScopeRef
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
 #: Element types of which a gradient is taken; narrower ones hold too few numbers to train in.
 _FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
-_NARROW = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,8 @@ class _Part:
     key: Hashable
 
     @property
-    def slacks(self) -> tuple[Any, ...]:
-        narrow = any(kind.dtype in _NARROW for kind in self.types.values())
-        return (DOUBLE, SINGLE, HALF) if narrow else (DOUBLE, SINGLE)
+    def slacks(self) -> tuple[Slack, ...]:
+        return slacks_for(dtype_name(kind.dtype) for kind in self.types.values())
 
 
 @dataclass
@@ -121,7 +121,7 @@ class RegionChecker:
                 kinds,
                 held,
                 made,
-                (identity(region, kinds, made), region.where.operator, region.node.attribute.__str__()),
+                (identity(region, kinds, made), region.where.operator, str(region.node.attribute)),
             )
             if not held or self._free(found):
                 return found
@@ -129,7 +129,10 @@ class RegionChecker:
 
     def _free(self, part: _Part) -> bool:
         """Whether the constants may vary: no decomposition computed something of their values."""
-        moved = {name: np.asarray(value).astype(np.float64) * 1.25 + 0.125 for name, value in part.constants.items()}
+        moved = {
+            name: np.asarray(value).astype(np.float64) * 1.25 + 0.125
+            for name, value in part.constants.items()
+        }
         try:
             trained, shipped = self._reference(part), self._shipped(part)
             for made in drawn(part.region, self._computed(part), self.options, 0):
@@ -203,7 +206,9 @@ class RegionChecker:
                 agreement(results(shipped, point), results(trained, point), part.slacks)
                 result.leave(SURROGATE, surrogate)
                 return None
-            wrong = hold(trained, shipped, point, generator, result, slacks=part.slacks)
+            held = GradientResult(result.pass_name, result.decomposition, region.where)
+            wrong = hold(trained, shipped, point, generator, held, slacks=part.slacks)
+            result.absorb(held, _labels(region))
         except Unlike as error:
             result.leave(DIFFERS, str(error))
             return GradientError(
@@ -216,8 +221,12 @@ class RegionChecker:
                 raise error.error from error
             result.leave(NOT_CHECKED, str(error))
             return None
-        result.notes += [str(item) for item in wrong if item.problem.kind in OF_THE_GRAPH]
-        faults = [item for item in wrong if item.problem.kind not in OF_THE_GRAPH]
+        labels = _labels(region)
+        named = [Wrong(labels.get(item.input, item.input), item.problem) for item in wrong]
+        for item in named:
+            if item.problem.kind in OF_THE_GRAPH and str(item) not in result.notes:
+                result.notes.append(str(item))
+        faults = [item for item in named if item.problem.kind not in OF_THE_GRAPH]
         if not faults:
             return None
         result.status = DIFFERS
@@ -289,7 +298,7 @@ def check_regions(
             errors.append(error)
     if errors:
         first = errors[0]
-        more = f"; so do {len(errors) - 1} further placeholders" if len(errors) > 1 else ""
+        more = f"; {len(errors) - 1} more of the model's placeholders are wrong" if len(errors) > 1 else ""
         raise GradientError(first.what + more, where=first.where, remedy=first.remedy)
     return found
 
@@ -297,15 +306,8 @@ def check_regions(
 def _error(
     faults: Sequence[Wrong], region: Region, result: GradientResult, what: str, made: Drawn
 ) -> GradientError:
-    labels = _labels(region)
-    parts = [
-        f"the gradient of '{labels.get(item.input, item.input)}' {item.problem.text}"
-        if item.input
-        else item.problem.text
-        for item in faults
-    ]
     return GradientError(
-        f"{result.trained} is not the gradient of {what}: {'; '.join(parts)} ({made.describe()})",
+        f"{result.trained} gives another gradient than {what}: {'; '.join(map(str, faults))} ({made.describe()})",
         where=region.where,
         remedy="correct the backward and train anew, or correct the pass; nothing was delivered",
     )
@@ -314,8 +316,6 @@ def _error(
 def _labels(region: Region) -> dict[str, str]:
     """The pass's own names of its tensor arguments, by value name."""
     found: dict[str, list[str]] = {}
-    from rewriter.placeholder.binding import Ref
-
     for parameter, argument in region.bound.arguments.items():
         if isinstance(argument, Ref):
             found.setdefault(argument.name, []).append(parameter)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rewriter.errors import Where
 
 #: What can become of a check.  ``not differentiable``: PyTorch has no gradient of it; ``surrogate``: training uses
@@ -75,6 +77,16 @@ class GradientResult:
                 return entry
         self.inputs.append(InputGradient(name))
         return self.inputs[-1]
+
+    def absorb(self, other: GradientResult, labels: Mapping[str, str]) -> None:
+        """Take over what another sample found; ``labels`` are the names that its inputs go by here."""
+        for entry in other.inputs:
+            own = self.input(labels.get(entry.name, entry.name))
+            own.see(max_abs=entry.max_abs, max_scaled=entry.max_scaled, max_numeric=entry.max_numeric)
+            own.kind, own.problem = entry.kind or own.kind, entry.problem or own.problem
+        self.notes += [note for note in other.notes if note not in self.notes]
+        if other.status != AGREES:
+            self.leave(other.status, other.reason, other.operator)
 
     def leave(self, status: str, reason: str, operator: str = "") -> None:
         self.status, self.reason, self.operator = status, reason, operator

@@ -48,8 +48,8 @@ class Products:
 
     outputs: tuple[torch.Tensor | None, ...]
     gradients: Mapping[str, torch.Tensor | None]
-    #: Whether any result is differentiable by any input.
-    differentiable: bool
+    #: Of each result, whether autograd finds a way from it to any input.
+    differentiable: tuple[bool, ...]
 
 
 class Raised(Exception):  # noqa: N818  (an outcome, told to whoever asked)
@@ -107,11 +107,8 @@ def products(
             raise Raised(error, backward=True) from error
     return Products(
         tuple(None if output is None else output.detach() for output in outputs),
-        {
-            name: None if value is None else value.detach()
-            for name, value in zip(names, found, strict=True)
-        },
-        bool(used),
+        {name: None if value is None else value.detach() for name, value in zip(names, found, strict=True)},
+        tuple(output is not None and output.requires_grad for output in outputs),
     )
 
 

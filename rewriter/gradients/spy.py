@@ -30,11 +30,17 @@ class Spy:
     def _watched(self, backward: Callable[..., Any]) -> Callable[..., Any]:
         def watched(ctx: Context, *grads: torch.Tensor) -> Any:
             self.calls += 1
-            given = {name: value for name, value in vars(ctx.inputs).items() if isinstance(value, torch.Tensor)}
+            given = {
+                name: value for name, value in vars(ctx.inputs).items() if isinstance(value, torch.Tensor)
+            }
             held = [
                 *((f"'{name}'", value) for name, value in given.items()),
                 *((f"its result {number}", value) for number, value in enumerate(ctx.outputs)),
-                *(("the gradient that comes in", value) for value in grads if isinstance(value, torch.Tensor)),
+                *(
+                    ("the gradient that comes in", value)
+                    for value in grads
+                    if isinstance(value, torch.Tensor)
+                ),
             ]
             before = [(what, value, value.detach().clone()) for what, value in held]
             made = backward(ctx, *grads)
@@ -77,10 +83,10 @@ class Spy:
 
 def _summable(shape: torch.Size, target: torch.Size) -> bool:
     """Whether autograd sums a gradient of ``shape`` to ``target``, as it does for an input that was broadcast."""
-    try:
-        return torch.broadcast_shapes(shape, target) == shape
-    except RuntimeError:
-        return False
+    surplus = len(shape) - len(target)
+    return surplus >= 0 and all(
+        wide == narrow or narrow == 1 for wide, narrow in zip(shape[surplus:], target, strict=True)
+    )
 
 
 def _unchanged(value: torch.Tensor, copy: torch.Tensor) -> bool:

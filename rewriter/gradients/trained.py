@@ -29,9 +29,7 @@ def wide(array: Any) -> torch.Tensor:
     return made.double() if made.is_floating_point() else made
 
 
-def reference_side(
-    placeholder: Placeholder, arguments: Mapping[str, Any], outputs: Sequence[str]
-) -> Side:
+def reference_side(placeholder: Placeholder, arguments: Mapping[str, Any], outputs: Sequence[str]) -> Side:
     """The reference; tensors of its arguments are :class:`Ref` (by their names, or their constants) or arrays."""
 
     def call(given: Mapping[str, torch.Tensor]) -> list[torch.Tensor | None]:
@@ -49,7 +47,10 @@ def reference_side(
 
 
 def operator_side(
-    operator: PlaceholderFunction, region: Region, constants: Mapping[str, torch.Tensor], outputs: Sequence[str]
+    operator: PlaceholderFunction,
+    region: Region,
+    constants: Mapping[str, torch.Tensor],
+    outputs: Sequence[str],
 ) -> Side:
     """The operator called as it was where it left the region's placeholder.
 

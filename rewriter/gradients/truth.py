@@ -30,7 +30,7 @@ def believed(
         found = products(side, point, cotangents)
     except Raised:
         outputs = results(side, point)
-        found = Products(outputs, dict.fromkeys(point.moving), False)
+        found = Products(outputs, dict.fromkeys(point.moving), (True,) * len(outputs))
     gradients = dict(found.gradients)
     for name in point.moving:
         here, gradient = point.tensors[name], gradients[name]

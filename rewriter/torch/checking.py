@@ -11,6 +11,7 @@ from rewriter.gradients.judge import OF_THE_GRAPH, Unlike, Wrong, hold
 from rewriter.gradients.own import Example, examine
 from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Raised, results
+from rewriter.gradients.slack import slacks_for
 from rewriter.torch.operator import DEFAULT_OPSET, PlaceholderFunction
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ def check_gradients(
             where=where,
             remedy="give an example to call it with",
         )
-    result = GradientResult("", "", where, trained="its backward" if operator.has_backward else "autograd", samples=1)
+    result = GradientResult(
+        "", "", where, trained="its backward" if operator.has_backward else "autograd", samples=1
+    )
     try:
         expected = results(example.function(), example.point())
         wrong = examine(example, generator, result)
@@ -68,7 +71,9 @@ def check_gradients(
             remedy="give tensors that it makes the dtype of its inputs (dtype=x.dtype)",
         ) from error
     if wrong:
-        raise _error(wrong, operator, "correct its backward" if operator.has_backward else "give it a backward")
+        raise _error(
+            wrong, operator, "correct its backward" if operator.has_backward else "give it a backward"
+        )
     if operator.surrogate:
         result.leave(SURROGATE, operator.surrogate)
     _against_the_decomposition(example, len(expected), passes, opset, generator, result)
@@ -113,7 +118,8 @@ def _against_the_decomposition(
     held = GradientResult(result.pass_name, result.decomposition, result.where)
     try:
         shipped = interpreted(model, [output.name for output in model.graph.output], name=what)
-        wrong = hold(example.side(), shipped, example.point(), generator, held)
+        slacks = slacks_for(str(value.dtype).removeprefix("torch.") for value in example.tensors.values())
+        wrong = hold(example.side(), shipped, example.point(), generator, held, slacks=slacks)
     except CannotInterpretError as error:
         result.notes.append(f"{what} is not compared: {error.what}")
         return
@@ -132,7 +138,10 @@ def _against_the_decomposition(
     faults = [item for item in wrong if item.problem.kind not in OF_THE_GRAPH]
     if faults:
         raise _error(
-            faults, example.operator, f"{what} has another gradient: correct the operator's, or the pass", what
+            faults,
+            example.operator,
+            f"{what} has another gradient: correct the operator's, or the pass",
+            what,
         )
     result.notes += [str(item) for item in wrong]
     for entry in held.inputs:
@@ -141,7 +150,9 @@ def _against_the_decomposition(
         )
 
 
-def _error(wrong: list[Wrong], operator: PlaceholderFunction, remedy: str, against: str = "") -> GradientError:
+def _error(
+    wrong: list[Wrong], operator: PlaceholderFunction, remedy: str, against: str = ""
+) -> GradientError:
     text = "; ".join(str(item) for item in wrong)
     return GradientError(
         f"{text} (against {against})" if against else text,

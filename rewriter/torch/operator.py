@@ -80,7 +80,9 @@ class PlaceholderFunction:
     @overload
     def backward(self, *, surrogate: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]: ...
 
-    def backward(self, function: Callable[..., Any] | None = None, *, surrogate: str = "") -> Callable[..., Any]:
+    def backward(
+        self, function: Callable[..., Any] | None = None, *, surrogate: str = ""
+    ) -> Callable[..., Any]:
         """Decorator: ``function(ctx, *grads)`` is the operator's gradient, in place of autograd's.
 
         ``ctx`` is a :class:`~rewriter.torch.function.Context`: ``ctx.inputs.x`` are the arguments by name,

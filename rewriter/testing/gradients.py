@@ -1,0 +1,112 @@
+"""Running one variant of a pass against the gradient of its reference."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rewriter.errors import Where
+from rewriter.placeholder import Ref, TensorSpec
+from rewriter.testing.models import build
+from rewriter.testing.variants import applies, only
+
+if TYPE_CHECKING:
+    from rewriter.gradients.result import GradientResult
+    from rewriter.gradients.sides import Point, Side
+    from rewriter.placeholder import Case, Placeholder
+    from rewriter.testing.models import CaseModel
+    from rewriter.testing.variants import Variant
+
+
+def check_gradients(variant: Variant) -> GradientResult:
+    """Decompose the variant's model, interpret it in float64, and hold its gradient against the reference's.
+
+    Differentiated is by every floating-point input whose values the case leaves to be drawn; the decomposition's own
+    gradient is held against numeric differences.  AssertionError where anything differs; where there is nothing to
+    hold, the status says why.
+    """
+    import torch
+
+    from rewriter.decompose import decompose
+    from rewriter.gradients.graphs import interpreted
+    from rewriter.gradients.judge import Unlike, hold
+    from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
+    from rewriter.gradients.slack import slacks_for
+    from rewriter.placeholder import Selection
+    from rewriter.storage import ModelFile
+
+    placeholder, case = variant.placeholder, variant.case
+    result = GradientResult(placeholder.pass_name(), variant.decomposition or "", Where())
+    settings: dict[str, Any] = {"dtype": variant.dtype, "opset": variant.opset, "symbolic": variant.symbolic}
+    if variant.decomposition is not None and not applies(
+        placeholder, case, form=variant.decomposition, **settings
+    ):
+        result.leave(NOT_CHECKED, "the decomposition's precondition does not hold for the case")
+        return result
+    built = build(placeholder, case, place=variant.place, **settings)
+    point = point_of(placeholder, case, built)
+    if not point.moving:
+        result.leave(NO_GRADIENT, "no floating-point input varies")
+        return result
+    if placeholder.surrogate_gradient:
+        result.leave(SURROGATE, placeholder.surrogate_gradient)
+        return result
+    forced = only(placeholder, variant.decomposition)
+    with ModelFile.from_proto(built.model) as file:
+        decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
+        model = file.hydrate(file.model)
+    trained = reference_of_case(placeholder, case, built.outputs)
+    generator = torch.Generator().manual_seed(case.seed)
+    try:
+        shipped = interpreted(model, built.outputs)
+        wrong = hold(trained, shipped, point, generator, result, slacks=slacks_for([variant.dtype]))
+    except Unlike as error:
+        raise AssertionError(f"{variant} {case}: in float64, {error}") from error
+    assert not wrong, f"{variant} {case}: {'; '.join(map(str, wrong))}"
+    return result
+
+
+def point_of(placeholder: Placeholder, case: Case, built: CaseModel) -> Point:
+    """The inputs of a case in float64; those move whose values the case leaves to be drawn.
+
+    Values that a case gives stand where something special happens.
+    """
+    from rewriter.gradients.sides import Point
+    from rewriter.gradients.trained import wide
+
+    tensors = {name: wide(value) for name, value in built.feeds.items()}
+    specs = dict(_specs(case, placeholder))
+    moving = tuple(
+        name
+        for name, spec in specs.items()
+        if spec.varies and spec.value is None and tensors[name].numel() and tensors[name].is_floating_point()
+    )
+    return Point(tensors, moving)
+
+
+def reference_of_case(placeholder: Placeholder, case: Case, outputs: tuple[str, ...]) -> Side:
+    """The reference as a function of the case's tensors, by the names that they have in its model."""
+    from rewriter.gradients.trained import reference_side
+
+    arguments: dict[str, Any] = {}
+    for name, value in case.arguments(placeholder.signature.names).items():
+        if isinstance(value, TensorSpec):
+            arguments[name] = Ref(name)
+        elif isinstance(value, tuple) and value and isinstance(value[0], TensorSpec):
+            arguments[name] = tuple(Ref(f"{name}_{number}") for number in range(len(value)))
+        else:
+            arguments[name] = tuple(value) if isinstance(value, list) else value
+    return reference_side(placeholder, arguments, outputs)
+
+
+def _specs(case: Case, placeholder: Placeholder) -> list[tuple[str, TensorSpec]]:
+    found: list[tuple[str, TensorSpec]] = []
+    for name, value in case.arguments(placeholder.signature.names).items():
+        if isinstance(value, TensorSpec):
+            found.append((name, value))
+        elif isinstance(value, tuple):
+            found += [
+                (f"{name}_{number}", spec)
+                for number, spec in enumerate(value)
+                if isinstance(spec, TensorSpec)
+            ]
+    return found
