@@ -36,11 +36,14 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         (label, f"    output '{output['name']}', before and after{_errors([output])}")
         for output in proof["outputs"]
     ]
+    if proof.get("whole_model"):
+        lines += [(label, f"    {text}") for text in _whole(proof["whole_model"])]
     lines += [
         (label, f"    {runtime['name']} {runtime['version']} agrees{_errors(runtime['outputs'])}")
         for runtime in proof.get("runtimes", ())
         if runtime["status"] == "agrees"
     ]
+    lines += [(label, f"    {text}") for text in _gradients(proof.get("gradients") or ())]
     lines += [
         ("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]
     ]
@@ -49,13 +52,51 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
     return lines
 
 
+def _gradients(results: Iterable[Figures]) -> list[str]:
+    """A line for each pass, and each thing that can be said of its gradients."""
+    groups: dict[tuple[str, str, str, str], list[Figures]] = {}
+    for result in results:
+        key = (result["pass"], result["status"], result["trained"], result["reason"])
+        groups.setdefault(key, []).append(result)
+    found: list[str] = []
+    for (name, status, trained, reason), members in groups.items():
+        text = f"gradients of {len(members)} × {name}: {status}"
+        if status != "agrees":
+            found.append(f"{text}: {reason}" if reason else text)
+            continue
+        inputs = [entry for member in members for entry in member["inputs"]]
+        parts = [f"{text}, {trained} and the delivered nodes"]
+        for figure, words in (("max_scaled", "max |a−b| / max |b|"), ("max_numeric", "numeric differences")):
+            seen = [entry[figure] for entry in inputs if entry[figure] is not None]
+            parts += [f"{words} {max(seen):.2g}"] if seen else []
+        found.append(", ".join(parts))
+    return found
+
+
 def _summary(proof: Figures) -> str:
+    *first, last = proof["against"]
+    against = f"{', '.join(first)} and {last}" if first else last
+    text = f"against {against}, on {_counted(len(proof['sizes']), proof['inputs'] + ' input')}"
+    return f"{text}{_sizes(proof['sizes'])}"
+
+
+def _whole(whole: Figures) -> list[str]:
+    """What was compared with the whole model: how often, then each output."""
+    agrees = f"{whole['name']} ({whole['kind']}) agrees on {_counted(whole['samples'], 'sample')}"
+    outputs = [f"    output '{output['name']}'{_errors([output])}" for output in whole["outputs"]]
+    return [f"{agrees}{_sizes(whole['sizes'])}", *outputs]
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _sizes(samples: Iterable[Figures]) -> str:
+    """``" (n=2, m=3; n=1, m=3)"``, or nothing where no size is open."""
     sizes = "; ".join(
-        ", ".join(f"{name}={size}" for name, size in sample.items()) for sample in proof["sizes"] if sample
+        ", ".join(f"{name}={size}" for name, size in sample.items()) for sample in samples if sample
     )
-    count = len(proof["sizes"])
-    text = f"against {' and '.join(proof['against'])}, on {count} {proof['inputs']} input{'' if count == 1 else 's'}"
-    return f"{text} ({sizes})" if sizes else text
+    return f" ({sizes})" if sizes else ""
 
 
 def _errors(outputs: Iterable[Figures]) -> str:

@@ -54,6 +54,7 @@ class Exported:
     """An ``ExportedProgram``, called with the graph's inputs."""
 
     kind = "torch.export archive"
+    assumed = ""
     recorded: Sequence[Recorded] = ()
 
     def __init__(self, program: Any, name: str, interface: Interface) -> None:
@@ -84,6 +85,9 @@ class Exported:
             pairs = {name: name for name in own}
         elif len(inputs) == len(own):
             pairs = dict(zip(own, inputs, strict=True))
+            self.assumed = (
+                f"inputs were taken in order: {', '.join(own)} are {', '.join(inputs)} of the graph"
+            )
         else:
             missing = [name for name in own if name not in inputs]
             remedy = "give an archive of the module that was exported to this file"

@@ -92,6 +92,7 @@ class Eager:
     """A module, called with the graph's inputs in evaluation mode."""
 
     kind = "PyTorch module"
+    assumed = ""
     recorded: Sequence[Recorded] = ()
 
     def __init__(self, module: Any, name: str, interface: Interface) -> None:
@@ -143,6 +144,11 @@ class Eager:
         else:
             grouped = _grouped(values, list(named))
             args, kwargs = ([], grouped) if grouped is not None else (list(values.values()), {})
+            if grouped is None:
+                takes = ", ".join(parameters)
+                self.assumed = (
+                    f"inputs were taken in order: forward({takes}) got {', '.join(values)} of the graph"
+                )
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:

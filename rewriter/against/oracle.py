@@ -41,6 +41,8 @@ class Oracle(Protocol):
     kind: str
     #: What the user named, without folders.
     name: str
+    #: What had to be assumed of how the graph's inputs fit, in a clause; "" where nothing was.
+    assumed: str
 
     @property
     def recorded(self) -> Sequence[Recorded]:

@@ -28,6 +28,7 @@ class Records:
     """An oracle that has the answers to its own inputs only."""
 
     kind = "recorded values"
+    assumed = ""
 
     def __init__(self, name: str, recorded: Sequence[Recorded]) -> None:
         self.name = name

@@ -94,6 +94,10 @@ class Parting:
         }
         self._reads: dict[int, list[str]] = {}
 
+    def unseen(self, name: str, verdicts: Mapping[str, str | None]) -> bool:
+        """Whether values lie between ``name`` and those before it that were compared."""
+        return any(other in self._producers and other not in verdicts for other in self._inputs(name))
+
     @property
     def computed(self) -> list[str]:
         """Every computed value, in the graph's order."""
@@ -207,6 +211,11 @@ def computed(model: ModelProto) -> list[str]:
     return [name for node in model.graph.node for name in node.output if name]
 
 
+def told(name: str, problem: str | None) -> str:
+    """What is wrong with the value ``name``, without what was allowed."""
+    return f"'{name}' {(problem or 'differs').partition(' (allowed')[0]}"
+
+
 def place_of(error: RewriteError, model: ModelProto) -> Where | None:
     """The node that the runtime or a reference was at when it refused; None where it does not say."""
     if isinstance(error.where, Where):
@@ -247,7 +256,7 @@ def between(
             stage, Parting(before[0], judge).where(output), f"'{output}', none of what comes before it"
         )
     where = Parting(before[0], judge).where(first) or parting.where(first)
-    return Blame(stage, where, f"'{first}' {verdicts[first]}")
+    return Blame(stage, where, told(first, verdicts[first]))
 
 
 def exposed(
@@ -283,13 +292,11 @@ def in_optimiser(
         )
         first = parting.first(verdicts, [output])
         if first is not None:
-            return Blame(OPTIMISER, parting.where(first), f"'{first}' {verdicts[first]}")
+            return Blame(OPTIMISER, parting.where(first), told(first, verdicts[first]))
         first, problem = _halve(weights, model, feeds, names, judge, libraries, plain)
     except (Refused, CannotVerifyError) as error:
         return Blame(OPTIMISER, parting.where(output), f"inner values cannot be compared: {error.what}")
-    return Blame(
-        OPTIMISER, parting.where(first), f"'{first}' {problem}" if problem else f"at the latest '{first}'"
-    )
+    return Blame(OPTIMISER, parting.where(first), told(first, problem) if problem else "")
 
 
 def _halve(

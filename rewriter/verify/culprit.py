@@ -18,6 +18,7 @@ from rewriter.verify.blame import (
     Parting,
     computed,
     place_of,
+    told,
 )
 from rewriter.verify.compare import measure
 from rewriter.verify.cut import prune
@@ -147,7 +148,7 @@ class Culprit:
         """The first node of the model with placeholders whose value is not the PyTorch program's."""
         parting = Parting(source, agree, self._place.types, sample.sizes)
         output = next(iter(problems))
-        fallback = Blame(EXPORT, parting.where(output), f"'{output}' {problems[output]}; ")
+        detail = f"{told(output, problems[output])}; "
         inner = self._oracle.inner(sample)
         if inner is None:
             why = (
@@ -155,12 +156,10 @@ class Culprit:
                 if self._oracle.recorded
                 else "torch.export does not take the module, so it shows no inner values"
             )
-            return Blame(EXPORT, None, f"{fallback.detail}{why}")
+            return Blame(EXPORT, None, f"{detail}{why}{self._note()}")
         names = matched(source, inner.steps)
         if not names:
-            return Blame(
-                EXPORT, None, f"{fallback.detail}no inner value could be matched: the file names none"
-            )
+            return Blame(EXPORT, None, f"{detail}no inner value could be matched: the file names none")
         try:
             verdicts = parting.compare(
                 [name for name in parting.computed if name in names],
@@ -168,12 +167,18 @@ class Culprit:
                 lambda part: _renamed(names, inner.values([names[name] for name in part])),
             )
         except RewriteError as error:
-            return Blame(EXPORT, None, f"{fallback.detail}inner values cannot be compared: {error.what}")
+            return Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}")
         first = parting.first({**verdicts, **problems}, list(problems)) or output
         problem = verdicts.get(first) or problems.get(first)
         before = [f"'{name}'" for name in parting.before(first, verdicts) if verdicts[name] is None]
         agrees = f"; {', '.join(before)} before it agree{'s' if len(before) == 1 else ''}" if before else ""
-        return Blame(EXPORT, parting.where(first), f"'{first}' {problem}{agrees}")
+        if before and parting.unseen(first, verdicts):
+            agrees += ", and what lies between could not be compared"
+        return Blame(EXPORT, parting.where(first), f"{told(first, problem)}{agrees}{self._note()}")
+
+    def _note(self) -> str:
+        """What the oracle had to assume, which may be the fault."""
+        return f"; {self._oracle.assumed}" if self._oracle.assumed else ""
 
     # --- what comes after -----------------------------------------------------------------------------------------
 
@@ -234,7 +239,7 @@ class Culprit:
         if first is None:
             return Blame(DECOMPOSITION)
         where = Parting(source[0], agree).where(first) or parting.where(first)
-        return Blame(DECOMPOSITION, where, f"'{first}' {verdicts.get(first) or problems.get(first)}")
+        return Blame(DECOMPOSITION, where, told(first, verdicts.get(first) or problems.get(first)))
 
 
 def _problems(
