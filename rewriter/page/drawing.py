@@ -1,9 +1,9 @@
 """Some nodes of a scope and what stands next to them, as the plain data of a picture.
 
 A picture is ``{"nodes": […], "edges": […]}``.  A node has a ``kind``: ``"placeholder"`` or ``"new"`` (what it is
-about), ``"neighbour"``, ``"input"``, ``"output"``, ``"outer"`` (a value of an enclosing scope), or ``"more"`` (left out); its
-``op``, its ``name``, ``lines`` of text (attributes, constants that it reads), and ``outputs``, each ``[name, type]``.
-An edge is ``[from, output, to]`` with positions in ``nodes``.
+about), ``"neighbour"``, ``"input"``, ``"output"``, ``"outer"`` (a value of an enclosing scope), or ``"more"`` (left
+out); its ``op``, its ``name``, ``lines`` of text (attributes, constants that it reads), and ``outputs``, each
+``[name, type]``.  An edge is ``[from, output, to]`` with positions in ``nodes``.
 """
 
 from __future__ import annotations

@@ -76,10 +76,11 @@ def runtime_table(runtimes: dict[str, Any]) -> Content:
         if item.get("verdict") == "not known" and told:
             told = f"not tried: {told}"
         rows.append((str(item.get("name")), badge(words, state), short(told, 400)))
+    tried = runtimes.get("tried") or _month(runtimes.get("date"))
     return table(
-        ("runtime", "", "why"),
+        ("runtime", "verdict", "why"),
         rows,
-        caption=f"Runtimes that have every operator, as tried in {_month(runtimes.get('date'))}",
+        caption=f"Runtimes that have every operator, as tried in {tried}",
     )
 
 
@@ -171,7 +172,9 @@ def check(data: dict[str, Any]) -> list[Markup | None]:
                 tag("p", badge(f"{name} does not load it", "bad")),
                 tag("p", short(str(here.get("reason")), 2000), class_="what"),
             ],
-            table(("", "version", f"taken by {name}", "why not"), imports, caption="Opsets and IR version"),
+            table(
+                ("what", "version", f"taken by {name}", "why not"), imports, caption="Opsets and IR version"
+            ),
             table(head, operators, caption="Operators outside the standard")
             if operators
             else tag("p", "Every operator is one of ONNX's own, or a function in the file."),

@@ -63,6 +63,11 @@ class Neighbourhood:
             if name not in self.types:
                 self._declare(name, kind)
 
+    def correct(self, types: Iterable[tuple[str, TensorType | None]]) -> None:
+        """Types that are better than what the scope declares: exporters invent sizes."""
+        for name, kind in types:
+            self._declare(name, kind)
+
     def constant(self, name: str) -> str | None:
         """The value of a constant, or its type where it is large; None for what is computed."""
         tensor = self.tensors.get(name) if name not in self.inputs else None

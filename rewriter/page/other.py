@@ -41,7 +41,9 @@ def placeholders(data: dict[str, Any]) -> list[Markup | None]:
     return [
         section(
             counted(len(found), "placeholder"),
-            table(("operator", "times", "", "pass"), rows, caption="Kinds of placeholders") if rows else None,
+            table(("operator", "times", "fate", "pass"), rows, caption="Kinds of placeholders")
+            if rows
+            else None,
             folded(
                 "Where they stand",
                 table(("node", "operator", "graph", "line"), places, caption="Places"),
@@ -95,7 +97,7 @@ def manifest(data: dict[str, Any]) -> Markup | None:
         for key, fate in (("replaced", "replaced"), ("functions", "stays, as a call"))
         for entry in dicts(found.get(key))
     ]
-    head = ("operator", "times", "pass", "decomposition", "into", "")
+    head = ("operator", "times", "pass", "decomposition", "into", "fate")
     fits = data.get("manifest_fits")
     return section(
         "What the file says of itself",

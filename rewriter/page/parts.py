@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rewriter.page.data import figure
-from rewriter.page.markup import code, short, table, tag
+from rewriter.page.markup import code, tag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,8 +13,6 @@ if TYPE_CHECKING:
 
 #: A state's symbol, so that it does not depend on colour.
 _SYMBOLS = {"good": "✓", "bad": "✕", "warn": "!", "plain": "•"}
-#: Most rows and columns of a table made from data that this version does not know, and its deepest level.
-_ROWS, _COLUMNS, _DEPTH = 100, 9, 3
 
 
 def badge(words: str, state: str) -> Markup:
@@ -50,47 +47,6 @@ def scroll(label: str, *content: Content) -> Markup:
 
 def folded(summary: Content, *content: Content) -> Markup:
     return tag("details", tag("summary", summary), content)
-
-
-def tree(value: Any, caption: str, depth: int = 0) -> Content:
-    """Data of any form: names with values, tables for lists of alike things."""
-    if isinstance(value, dict):
-        return facts((_words(key), tree(item, _words(key), depth + 1)) for key, item in value.items())
-    if isinstance(value, list):
-        if value and all(isinstance(item, dict) for item in value) and depth < _DEPTH:
-            return _table(value, caption)
-        return ", ".join(_scalar(item) for item in value[:_ROWS]) + (", …" if len(value) > _ROWS else "")
-    return short(_scalar(value), 400)
-
-
-def _table(rows: list[dict[str, Any]], caption: str) -> Content:
-    columns = list(
-        dict.fromkeys(key for row in rows for key, item in row.items() if item not in (None, "", [], {}))
-    )
-    columns = columns[:_COLUMNS]
-    shown = [[short(_scalar(row.get(key)), 80) for key in columns] for row in rows[:_ROWS]]
-    more = tag("p", f"and {len(rows) - _ROWS} more") if len(rows) > _ROWS else None
-    return [table(map(_words, columns), shown, caption=caption), more]
-
-
-def _scalar(value: Any) -> str:
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return figure(value)
-    if isinstance(value, dict):
-        return ", ".join(
-            f"{key}: {_scalar(item)}" for key, item in value.items() if item not in (None, "", [], {})
-        )
-    if isinstance(value, list):
-        return ", ".join(map(_scalar, value))
-    return str(value)
-
-
-def _words(key: str) -> str:
-    return str(key).replace("_", " ")
 
 
 def operator(name: Any) -> Markup:

@@ -1,4 +1,4 @@
-"""The sections on the verification: what was compared with what, how far it was off, and what others say."""
+"""The section on the verification: what was compared with what, and how far it was off."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rewriter.page.data import (
     texts,
 )
 from rewriter.page.markup import Markup, code, join, short, table, tag
-from rewriter.page.parts import badge, folded, paragraphs, scroll, section, tree
+from rewriter.page.parts import badge, folded, paragraphs, scroll, section
 from rewriter.page.plot import Mark, Row, plot, shape
 
 if TYPE_CHECKING:
@@ -31,29 +31,19 @@ Figures = dict[str, Any]
 _ROWS, _LISTED = 40, 200
 
 
-def verification(data: dict[str, Any]) -> list[Markup]:
-    """All sections on the proof; none where nothing was compared."""
+def verification(data: dict[str, Any]) -> Markup | None:
+    """The local proof: each region against PyTorch, outputs before and after."""
     proof = mapping(data.get("verification"))
     if not proof:
-        return []
-    found = [_main(proof)]
-    for key, title in (("whole_model", "Against the whole model"), ("gradients", "Gradients")):
-        if proof.get(key):
-            found.append(section(title, _other(proof[key], title, key), id=key.replace("_", "-")))
-    if proof.get("runtimes"):
-        found.append(_runtimes(dicts(proof["runtimes"])))
-    return found
-
-
-def _main(proof: Figures) -> Markup:
+        return None
     outputs, regions = dicts(proof.get("outputs")), dicts(proof.get("regions"))
     sizes = dicts(proof.get("sizes"))
-    rows = [*_output_rows(outputs, sizes), *_region_rows(regions, sizes)]
+    rows = [*output_rows(outputs, sizes), *_region_rows(regions, sizes)]
     shown = rows[:_ROWS]
     return section(
         "Verification",
         paragraphs(_words(proof, regions)),
-        _legend(sizes),
+        legend(sizes),
         scroll("Errors of each comparison", plot(shown, "Errors of each comparison", "errors"))
         if shown
         else None,
@@ -66,7 +56,7 @@ def _main(proof: Figures) -> Markup:
         )
         if any(row.limit is not None for row in shown)
         else None,
-        _output_table(outputs, "Outputs of the graph: before and after simplification and optimisation"),
+        output_table(outputs, "Outputs of the graph: before and after simplification and optimisation"),
         _region_table(regions),
         id="verification",
     )
@@ -86,7 +76,8 @@ def _words(proof: Figures, regions: list[Figures]) -> Iterable[Content]:
         yield join(code(cut), " was cut out, since nothing here runs it: drawn values stand for its results.")
 
 
-def _legend(sizes: list[Figures]) -> Markup | None:
+def legend(sizes: list[Figures]) -> Markup | None:
+    """The mark and the sizes of each sample."""
     if not sizes:
         return None
     items = []
@@ -106,7 +97,8 @@ def short_sizes(sample: Figures) -> str:
 # --- rows of the plot -----------------------------------------------------------------------------------------
 
 
-def _output_rows(outputs: list[Figures], sizes: list[Figures], words: str = "before and after") -> list[Row]:
+def output_rows(outputs: list[Figures], sizes: list[Figures], words: str = "before and after") -> list[Row]:
+    """A row of the plot for each output that was compared."""
     return [
         _with_limits(
             Row(f"output {item.get('name')}", f"{words}, {item.get('dtype')}", _marks(item, sizes)), item
@@ -192,7 +184,8 @@ def _columns(items: list[Figures]) -> list[tuple[str, str]]:
     ]
 
 
-def _output_table(outputs: list[Figures], caption: str) -> Content:
+def output_table(outputs: list[Figures], caption: str) -> Content:
+    """Outputs with their largest differences, and what was allowed."""
     missing = [item for item in outputs if not integer(item.get("samples"))]
     outputs = [item for item in outputs if integer(item.get("samples"))]
     not_compared = (
@@ -292,45 +285,3 @@ def _region_table(regions: list[Figures]) -> Content:
 def _worst(region: Figures) -> float:
     found = largest([item.get("max_scaled") for item in dicts(region.get("outputs"))])
     return -1.0 if found is None else found if found == found else float("inf")
-
-
-# --- what others found ----------------------------------------------------------------------------------------
-
-
-def _other(found: Any, title: str, key: str) -> Content:
-    """A result in a form of its own: outputs as a plot and a table, whatever else as it is."""
-    if not isinstance(found, dict):
-        return tree(found, title)
-    outputs = [item for item in dicts(found.get("outputs")) if "max_abs" in item]
-    sizes = dicts(found.get("sizes"))
-    rows = _output_rows(outputs, sizes, "whole model")[:_ROWS]
-    rest = {
-        name: item for name, item in found.items() if not (name == "outputs" and outputs) and name != "sizes"
-    }
-    return [
-        tree(rest, title),
-        _legend(sizes),
-        scroll(f"Errors: {title}", plot(rows, f"Errors: {title}", key)) if rows else None,
-        _output_table(outputs, title),
-    ]
-
-
-_STATES = {"agrees": "good", "differs": "bad", "crashed": "bad", "refuses": "warn"}
-
-
-def _runtimes(found: list[Figures]) -> Markup:
-    rows = [
-        (
-            f"{item.get('name')} {item.get('version') or ''}".strip(),
-            badge(str(item.get("status")), _STATES.get(str(item.get("status")), "plain")),
-            figure(largest([output.get("max_scaled") for output in dicts(item.get("outputs"))])),
-            short(str(item.get("detail") or ""), 300),
-        )
-        for item in found
-    ]
-    caption = "The delivered file, run elsewhere"
-    return section(
-        "Other runtimes",
-        table(("runtime", "", "max |a−b| / max |b|", ""), rows, caption=caption),
-        id="elsewhere",
-    )

@@ -9,7 +9,7 @@ import functools
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from rewriter.page import needs, other, proof, run
+from rewriter.page import further, needs, other, proof, run
 from rewriter.page.data import dicts, figure, integer, largest, mapping
 from rewriter.page.markup import Markup, code, escape, join, short, tag
 from rewriter.page.parts import badge
@@ -96,7 +96,8 @@ def _sections(data: dict[str, Any]) -> Iterator[Markup | None]:
         yield other.manifest(data)
     else:
         # Where it failed, what was compared says more than what was replaced.
-        parts = [run.replaced(data), join(proof.verification(data))]
+        compared = [proof.verification(data), further.whole_model(data), further.gradients(data)]
+        parts = [run.replaced(data), join(compared, further.runtimes(data))]
         yield from reversed(parts) if outcome == "failed" else parts
         yield run.operators(data)
         yield needs.needs(data)

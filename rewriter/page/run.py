@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from rewriter.page.data import counted, dicts, integer, listed, mapping, texts
+from rewriter.page.data import counted, dicts, integer, mapping, texts
 from rewriter.page.graph import graph_svg
-from rewriter.page.markup import code, short, table, tag
-from rewriter.page.parts import bullets, facts, folded, operator, scroll, section, tree
+from rewriter.page.markup import code, join, short, table, tag
+from rewriter.page.parts import bullets, facts, folded, operator, scroll, section
 from rewriter.report import size_text
 
 if TYPE_CHECKING:
@@ -35,9 +35,26 @@ def failure(data: dict[str, Any]) -> Markup | None:
                 ("exit code", str(found.get("exit_code", ""))),
             ]
         ),
-        [tag("h3", "Where it comes from"), tree(blame, "where it comes from")] if blame else None,
+        _blame(blame) if blame else None,
         id="failure",
     )
+
+
+def _blame(blame: dict[str, Any]) -> Content:
+    """Which stage made the difference, and at which node it shows first."""
+    node, operator_ = blame.get("node"), blame.get("operator")
+    return [
+        tag("h3", "Where it comes from"),
+        facts(
+            [
+                ("stage", tag("strong", str(blame.get("stage")))),
+                ("first at", join(code(str(operator_ or "")), " ", code(str(node), 120)) if node else None),
+                ("line", code(str(blame["line"]), 120) if blame.get("line") else None),
+                ("in", short(str(blame["scope"]), 120) if blame.get("scope") else None),
+                ("what", short(str(blame["detail"]), 1000) if blame.get("detail") else None),
+            ]
+        ),
+    ]
 
 
 def warnings(data: dict[str, Any]) -> Markup | None:
@@ -271,7 +288,7 @@ def interface(data: dict[str, Any]) -> Markup | None:
     return section(
         "Interface",
         table(
-            ("name", "", "type"),
+            ("name", "kind", "type"),
             rows[:_SHOWN_PLACES],
             caption="Inputs and outputs, unchanged by the rewriting",
         ),
@@ -293,7 +310,3 @@ def written(data: dict[str, Any]) -> str | None:
 
 def opsets_text(imports: Any) -> str:
     return ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in mapping(imports).items())
-
-
-def has_entries(value: Any) -> bool:
-    return bool(listed(value))

@@ -129,8 +129,7 @@ class _Artist:
             return None
         scope, node = found
         around = self._hood(self.before, scope.graph)
-        around.learn(_named(node.input, region.inputs))
-        around.learn(_named(node.output, region.outputs))
+        around.correct([*_named(node.input, region.inputs), *_named(node.output, region.outputs)])
         lines = [line for line in _PARAMETER.split(region.bound.describe()) if line]
         return draw(around, [node], "placeholder", lines)
 
