@@ -113,6 +113,17 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types."
 )
 @click.option(
+    "--check-gradients",
+    is_flag=True,
+    help="Compare the gradient that training uses with that of the nodes that replace each placeholder.",
+)
+@click.option(
+    "--operators",
+    metavar="LIST",
+    help="Python files and import paths that define the operators (@rewriter.torch.placeholder) the model was trained "
+    "with, separated by commas, for --check-gradients.",
+)
+@click.option(
     "--runtimes",
     metavar="LIST",
     help="Run the result on these as well: onnxruntime, openvino, tract, reference, separated by commas, or all.",
@@ -286,6 +297,8 @@ def _rewrite(options: dict[str, Any]) -> int:
                 against=options["against"],
                 allow_unproved=options["allow_unproved"],
                 runtimes=options["runtimes"],
+                check_gradients=options["check_gradients"],
+                operators=options["operators"] or (),
                 details=bool(options["report"]),
                 progress=progress,
                 **{name: value for name, value in limits.items() if value is not None},

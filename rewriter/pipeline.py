@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
     from rewriter.storage import ModelFile
+    from rewriter.torch.operator import PlaceholderFunction
     from rewriter.verify.origin import Origin
 
 PathLike = str | os.PathLike[str]
@@ -64,6 +65,8 @@ def rewrite(
     against: Any = None,
     allow_unproved: bool = False,
     runtimes: str | Iterable[str] | None = None,
+    check_gradients: bool = False,
+    operators: str | Iterable[str | PlaceholderFunction] = (),
     details: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -83,7 +86,9 @@ def rewrite(
     compare the whole model with, a ``torch.export`` archive, an import path (``"mypkg.models:build"``), recorded values
     (a ``.npz`` file, a folder ``test_data_set_0``, arrays by name), an ``nn.Module`` or an ``ExportedProgram``.
     ``runtimes``: names (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is
-    absent or does not agree is a warning, and an error with ``strict``.
+    absent or does not agree is a warning, and an error with ``strict``.  ``check_gradients``: the gradient that
+    training uses must be that of the nodes that replace the placeholder; it is the gradient of the pass's reference, or
+    of one of ``operators``: made by :func:`rewriter.torch.placeholder`, or files and import paths that define them.
 
     ``details``: the report also has pictures of what was replaced, counts of operators, the interface, and which
     runtimes are known to have every operator, as its page shows them (:meth:`Report.to_html`).
@@ -113,6 +118,7 @@ def rewrite(
             raise UsageError(
                 "--against compares, and --no-verify compares nothing", remedy="leave out either"
             )
+        trained_with = _trained_with(operators, check_gradients, verify)
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
         run = _Run(
@@ -134,6 +140,8 @@ def rewrite(
                 libraries.paths,
                 against=against,
                 runtimes=elsewhere,
+                check_gradients=check_gradients,
+                operators=trained_with,
             ),
             strict=strict,
             portable=portable,
@@ -157,6 +165,32 @@ def rewrite(
         error.report = report
         raise
     return report
+
+
+def _trained_with(
+    operators: str | Iterable[str | PlaceholderFunction], check: bool, verify: bool
+) -> tuple[PlaceholderFunction, ...]:
+    """The operators whose gradients are checked; UsageError where nothing would check them."""
+    items = operators.split(",") if isinstance(operators, str) else list(operators)
+    wanted = [item.strip() if isinstance(item, str) else item for item in items]
+    wanted = [item for item in wanted if item != ""]
+    if check and not verify:
+        raise UsageError(
+            "--check-gradients is a part of the verification, which --no-verify leaves out",
+            remedy="leave out either",
+        )
+    if wanted and not check:
+        raise UsageError(
+            "--operators says whose gradients to check, and none are checked", remedy="add --check-gradients"
+        )
+    if not wanted:
+        return ()
+    from rewriter.verify.reference import require_torch
+
+    require_torch()
+    from rewriter.gradients.operators import Operators
+
+    return Operators(wanted).given
 
 
 @dataclass
@@ -203,6 +237,10 @@ class _Run:
         self._declare(file.model, decomposed, earlier)
         if self._nothing_to_do(decomposed, earlier):
             self.report.outcome = "copied"
+            if self.options.check_gradients:
+                self.report.warnings.append(
+                    "no placeholder was replaced, so there were no gradients to check"
+                )
             if self.report.details is not None:
                 self.report.details.delivered(file, file.model)
             self.report.manifest = None if earlier is None else earlier.data

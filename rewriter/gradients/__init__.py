@@ -4,5 +4,5 @@ Three things are held against one another in float64: the gradient that training
 reference, or an operator's own ``backward``), autograd through the delivered nodes as PyTorch interprets them, and
 numeric differences of what those nodes compute.
 
-This package imports torch; nothing imports it that was not asked for gradients.
+Its modules import torch, but for those that hold what was found.
 """

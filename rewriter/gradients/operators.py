@@ -49,6 +49,10 @@ class Operators:
         if self._given.setdefault(name, operator) is not operator:
             raise UsageError(f"two operators are called '{name}'", remedy="give one of them another name")
 
+    @property
+    def given(self) -> tuple[PlaceholderFunction, ...]:
+        return tuple(self._given.values())
+
     def find(self, qualified: str, placeholder: Placeholder) -> PlaceholderFunction | None:
         """The operator of that name: one that was given, else one in the module of the pass."""
         if qualified in self._given:

@@ -324,3 +324,17 @@ def _labels(region: Region) -> dict[str, str]:
                 if isinstance(item, Ref):
                     found.setdefault(item.name, []).append(f"{parameter}[{number}]")
     return {name: "' and '".join(parameters) for name, parameters in found.items()}
+
+
+def warnings_of(results: Sequence[GradientResult]) -> list[str]:
+    """What is to be said where little was checked, or the delivered graph itself has no gradient."""
+    found: list[str] = []
+    if not results:
+        found.append("no placeholder was replaced, so there were no gradients to check")
+    left = [result for result in results if result.status == NOT_CHECKED]
+    if left and len(left) == len(results):
+        found.append("no gradient was checked")
+    found += [f"{result.where}: its gradient was not checked: {result.reason}" for result in left]
+    for result in results:
+        found += [f"{result.where}: {note}" for note in result.notes if result.how != "as another"]
+    return list(dict.fromkeys(found))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rewriter.gradients.slack import ROUNDED
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rewriter.errors import Where
 
@@ -109,3 +111,18 @@ class GradientResult:
             "inputs": [entry.to_dict() for entry in self.inputs],
             "notes": list(self.notes),
         }
+
+
+def summary(results: Sequence[GradientResult]) -> dict[str, Any]:
+    """For the manifest: nothing that was measured."""
+    count = {
+        status: sum(result.status == status for result in results)
+        for status in (AGREES, NO_GRADIENT, SURROGATE)
+    }
+    return {
+        "agree": count[AGREES],
+        "not_differentiable": count[NO_GRADIENT],
+        "surrogate": count[SURROGATE],
+        "not_checked": [str(result.where) for result in results if result.status == NOT_CHECKED],
+        "tolerance": f"float64, {ROUNDED}",
+    }

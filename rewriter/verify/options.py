@@ -33,8 +33,8 @@ class VerifyOptions:
     against: Any = None
     #: Runtimes that the delivered file is run on besides.
     runtimes: tuple[str, ...] = ()
-    #: Whether the gradients of replaced placeholders are checked, and the operators (made by
-    #: ``rewriter.torch.placeholder``; or files and modules that define them) that the model was trained with.
+    #: Whether the gradients of replaced placeholders are checked, and the operators, made by
+    #: ``rewriter.torch.placeholder``, that the model was trained with.
     check_gradients: bool = False
     operators: tuple[Any, ...] = ()
 

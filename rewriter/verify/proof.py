@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from rewriter.gradients.result import summary
+
 if TYPE_CHECKING:
     from rewriter.errors import Where
+    from rewriter.gradients.result import GradientResult
     from rewriter.runtimes.driver import RuntimeResult
     from rewriter.verify.blame import Blame
     from rewriter.verify.compare import Metrics, Tolerance
@@ -154,6 +157,8 @@ class Proof:
     blame: Blame | None = None
     #: What other runtimes make of the delivered file, of those that were asked for.
     runtimes: list[RuntimeResult] = field(default_factory=list)
+    #: The gradients of the placeholders that stood in the model; None where they were not asked for.
+    gradients: list[GradientResult] | None = None
 
     @property
     def max_scaled(self) -> float | None:
@@ -178,6 +183,7 @@ class Proof:
             "whole_model": None if self.whole is None else self.whole.to_dict(),
             "blame": None if self.blame is None else self.blame.to_dict(),
             "runtimes": [result.to_dict() for result in self.runtimes],
+            "gradients": [result.to_dict() for result in self.gradients or ()],
         }
 
     def to_manifest(self) -> dict[str, Any]:
@@ -203,6 +209,7 @@ class Proof:
             "unproved": [str(result.where) for result in self.regions if not result.is_proved],
             "cut_out": sorted(self.cut),
             **({"runtimes": agreeing} if agreeing else {}),
+            **({} if self.gradients is None else {"gradients": summary(self.gradients)}),
         }
 
     def _against(self) -> list[str]:

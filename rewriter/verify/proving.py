@@ -93,7 +93,19 @@ class _Run:
         in_place = [(region, result) for region, result in pairs if region.scope.is_main]
         in_place.sort(key=lambda pair: min((order.get(n, -1) for n, _ in pair[0].outputs if n), default=-1))
         self._whole(in_place)
+        if self.options.check_gradients:
+            self._gradients()
         self._conclude()
+
+    def _gradients(self) -> None:
+        """What training uses against the nodes that stand in the model now."""
+        from rewriter.gradients.regions import check_regions, warnings_of
+
+        self.proof.gradients = []
+        check_regions(
+            self.weights.file, self.rewritten, self.regions, self.options, self.stage, self.proof.gradients
+        )
+        self.proof.warnings += warnings_of(self.proof.gradients)
 
     def _alone(self, pairs: list[tuple[Region, RegionResult]]) -> None:
         prover = AloneProver(self.weights, self.rewritten, self.options)
