@@ -122,6 +122,18 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
         (verdict, f"tolerance of {what}: {tolerance}")
         for what, tolerance in _dict(proof.get("tolerances")).items()
     ]
+    gradients = _dict(proof.get("gradients"))
+    if gradients:
+        lines.append(
+            (
+                verdict,
+                f"{gradients.get('agree')} replaced operators train with the gradient of what stands here",
+            )
+        )
+        lines += [
+            ("note", f"{where}: its gradient was not checked")
+            for where in _list(gradients.get("not_checked"))
+        ]
     lines += [("unproved", str(where)) for where in _list(proof.get("unproved"))]
     lines += [("note", f"{operator} was cut out: nothing ran it") for operator in _list(proof.get("cut_out"))]
     return lines
