@@ -8,5 +8,6 @@ Needs torch, which is imported here.
 
 from rewriter.interpret.interpreter import Interpreter
 from rewriter.interpret.kernels import supported
+from rewriter.interpret.parameters import Correspondence, correspond, with_parameters
 
-__all__ = ["Interpreter", "supported"]
+__all__ = ["Correspondence", "Interpreter", "correspond", "supported", "with_parameters"]

@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from rewriter.errors import Where
+    from rewriter.interpret.plan import Declared
+
+
+@dataclass(frozen=True)
+class Body:
+    """A graph in an attribute, with the values around it."""
+
+    run: Callable[[Sequence[Any]], list[Any]]
+    #: What it says of its outputs; see :data:`rewriter.interpret.plan.Declared`.
+    declared: Sequence[Declared]
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        """Its outputs for these inputs."""
+        return self.run(inputs)
 
 
 @dataclass(frozen=True)
@@ -31,8 +45,8 @@ class Call:
     where: Where
     #: The type that stands for every floating-point type; None keeps each.
     floating: torch.dtype | None = None
-    #: Each body by attribute name: given its inputs, its outputs.
-    bodies: Mapping[str, Callable[[Sequence[Any]], list[Any]]] = field(default_factory=dict)
+    #: By attribute name.
+    bodies: Mapping[str, Body] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         """An attribute that is present or has a default."""

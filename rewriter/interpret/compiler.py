@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
 
 from rewriter.domains import normal_domain
 from rewriter.errors import CannotInterpretError, InterpreterRefusedError, RewriteError, Where
@@ -22,7 +22,7 @@ from rewriter.graph.scopes import (
 )
 from rewriter.interpret import kernels
 from rewriter.interpret.bodies import schema_body
-from rewriter.interpret.call import Call
+from rewriter.interpret.call import Body, Call
 from rewriter.interpret.plan import Plan, Schedule, Step
 from rewriter.verify.values import to_torch
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from rewriter.interpret.plan import Declared
     from rewriter.storage import ModelFile
 
 _ATTRIBUTE = AttributeProto
@@ -71,6 +72,8 @@ class Compiler:
     def __init__(self, context: Context) -> None:
         self.context = context
         self._functions = context.functions()
+        self._made: dict[Any, Schedule] = {}
+        self._active: set[Any] = set()
 
     def main(self) -> Plan:
         around = Surroundings("main graph", opset_versions(self.context.model.opset_import))
@@ -99,7 +102,13 @@ class Compiler:
         for sparse in graph.sparse_initializer:
             initial[sparse.values.name] = self.sparse(sparse)
         steps = [self.step(node, around) for node in graph.node]
-        return Plan(tuple(i.name for i in graph.input), tuple(o.name for o in graph.output), steps, initial)
+        return Plan(
+            tuple(i.name for i in graph.input),
+            tuple(o.name for o in graph.output),
+            steps,
+            initial,
+            tuple(_declared(output) for output in graph.output),
+        )
 
     def sparse(self, proto: Any) -> Tensor:
         values, indices = self.tensor(proto.values), self.tensor(proto.indices)
@@ -129,7 +138,9 @@ class Compiler:
                 found = _attribute_named(actual, given.name)
             resolved.append(found)
             if found.type == _ATTRIBUTE.GRAPH:
-                inner = replace(around, path=f"{where.operator} '{where.node}' {found.name}")
+                label = f"{where.operator} '{where.node}' {found.name}"
+                path = label if around.path == "main graph" else f"{around.path} / {label}"
+                inner = replace(around, path=path)
                 plans[found.name] = self.graph(found.g, inner)
             else:
                 attributes[found.name] = self.attribute(found)
@@ -170,16 +181,16 @@ class Compiler:
         around: Surroundings,
         resolved: Sequence[AttributeProto],
     ) -> Callable[[dict[str, Any]], Sequence[Any]]:
-        """What computes the node, found when it first runs: a branch that is not taken may hold anything."""
+        """What computes the node; an operator that is missing is said when it runs, which it may never do."""
         names = tuple(node.input)
         function = self._functions.get(called_function(node))
         schedules = {name: Schedule.of(plan, plan.outputs) for name, plan in plans.items()}
 
         if function is not None:
-            body = functools.cache(lambda: self._function(function, resolved, around, node.output))
+            body = self._called(function, resolved, around, node.output)
 
             def call_function(values: dict[str, Any]) -> Sequence[Any]:
-                return _inside(body(), [values[n] if n else None for n in names])
+                return _inside(body, [values[n] if n else None for n in names])
 
             return call_function
 
@@ -194,7 +205,10 @@ class Compiler:
                 made = replace(
                     call,
                     bodies={
-                        name: functools.partial(_inside, schedule, around=values, captured=captured[name])
+                        name: Body(
+                            functools.partial(_inside, schedule, around=values, captured=captured[name]),
+                            schedule.plan.declared,
+                        )
                         for name, schedule in schedules.items()
                     },
                 )
@@ -202,6 +216,27 @@ class Compiler:
             return results if isinstance(results, tuple) else (results,)
 
         return run
+
+    def _called(
+        self,
+        function: FunctionProto,
+        attributes: Sequence[AttributeProto],
+        around: Surroundings,
+        results: Sequence[str],
+    ) -> Schedule:
+        """A model-local function, the same one for all calls with equal attributes."""
+        key = (
+            function_key(function),
+            tuple(a.SerializeToString(deterministic=True) for a in attributes),
+            tuple(bool(name) for name in results),
+        )
+        if key in self._active:
+            raise CannotInterpretError("the function calls itself", where=f"function {function.name}")
+        if key not in self._made:
+            self._active.add(key)
+            self._made[key] = self._function(function, attributes, around, results)
+            self._active.remove(key)
+        return self._made[key]
 
     def _function(
         self,
@@ -264,6 +299,13 @@ def _inside(
     values |= dict(zip(plan.inputs, inputs, strict=False))
     found = schedule.run(values)
     return [found[name] if name else None for name in plan.outputs]
+
+
+def _declared(output: ValueInfoProto) -> Declared:
+    kind = output.type.tensor_type
+    if not kind.HasField("shape"):
+        return kind.elem_type, None
+    return kind.elem_type, tuple(max(dim.dim_value, 0) for dim in kind.shape.dim)
 
 
 def _guarded(call: Call, kernel: Callable[..., Any], inputs: Sequence[Any]) -> Any:

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rewriter.errors import InterpreterRefusedError
+from rewriter.domains import MINIMUM_OPSET
+from rewriter.errors import InterpreterRefusedError, OpsetError
+from rewriter.graph.scopes import opset_versions
 from rewriter.interpret.compiler import Compiler, Context
 from rewriter.interpret.plan import Schedule
 from rewriter.storage import ModelFile
@@ -30,6 +32,12 @@ class Interpreter:
     def __init__(
         self, model: ModelProto, *, file: ModelFile | None = None, dtype: torch.dtype | None = None
     ) -> None:
+        version = opset_versions(model.opset_import).get("", MINIMUM_OPSET)
+        if version < MINIMUM_OPSET:
+            raise OpsetError(
+                f"opset {version} is too old: operators are known from opset {MINIMUM_OPSET} on",
+                remedy=f"convert the model to opset {MINIMUM_OPSET} or later",
+            )
         if file is None:
             # Of its own, which is not left open: everything is read here.
             with ModelFile.from_proto(model) as own:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from torch import Tensor
-
     from rewriter.interpret.call import Call
 
     #: Given the values by name of the scope, the results of the node.
@@ -27,6 +25,10 @@ class Step:
     outputs: tuple[str, ...]
 
 
+#: Element type (a ``TensorProto.DataType``; 0 for none) and sizes, 0 where one is not known; None without a rank.
+Declared = tuple[int, "tuple[int, ...] | None"]
+
+
 @dataclass
 class Plan:
     """One graph or function."""
@@ -35,7 +37,9 @@ class Plan:
     outputs: tuple[str, ...]
     steps: list[Step]
     #: Initializers by name.
-    initial: dict[str, Tensor] = field(default_factory=dict)
+    initial: dict[str, Any] = field(default_factory=dict)
+    #: What a graph says of its outputs.
+    declared: tuple[Declared, ...] = ()
 
     def captured(self) -> tuple[str, ...]:
         """Names that it takes from the scopes around it."""

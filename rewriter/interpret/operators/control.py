@@ -40,7 +40,7 @@ def loop(
         for each, item in zip(collected, result[1 + len(values) :], strict=False):
             each.append(item)
         i += 1
-    return (*values, *(_stacked(call, each, 0) for each in collected))
+    return (*values, *(_stacked(call, each, 0, len(carried) + 1 + k) for k, each in enumerate(collected)))
 
 
 @KERNELS.operator("Scan")
@@ -66,17 +66,24 @@ def scan(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
         for each, item in zip(collected, result[len(states) :], strict=False):
             each.append(item)
     stacked = [
-        _stacked(call, each[::-1] if back else each, axis)
-        for each, axis, back in zip(collected, out_axes, out_backwards, strict=False)
+        _stacked(call, each[::-1] if back else each, axis, len(states) + k)
+        for k, (each, axis, back) in enumerate(zip(collected, out_axes, out_backwards, strict=False))
     ]
     return (*states, *stacked)
 
 
-def _stacked(call: Call, items: list[Tensor], axis: int) -> Tensor:
-    if not items:
-        raise call.unsupported("the shape of what no iteration has given is not known")
-    # of shape (0, …) where a body gives sizes that change, ONNX has no meaning
-    return torch.stack(items, axis if axis >= 0 else axis + items[0].ndim + 1)
+def _stacked(call: Call, items: list[Tensor], axis: int, output: int) -> Tensor:
+    """What the iterations gave as the body's ``output``-th; without any, nothing of the sizes that the body declares."""
+    if items:
+        return torch.stack(items, axis if axis >= 0 else axis + items[0].ndim + 1)
+    element, sizes = call.bodies["body"].declared[output]
+    if not element or sizes is None:
+        raise call.unsupported(
+            "no iteration ran, and the body does not say of which type and rank its results are"
+        )
+    sizes = list(sizes)
+    sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
+    return torch.zeros(sizes, dtype=call.dtype(element))
 
 
 @KERNELS.operator("SequenceMap")
