@@ -32,7 +32,7 @@ class Elu(Placeholder):
 
         return torch.ops.aten.elu(x, alpha, scale, input_scale)
 
-    def infer(self, x: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     def decompose(
@@ -57,7 +57,7 @@ class Celu(Placeholder):
 
         return torch.nn.functional.celu(x, alpha)
 
-    def infer(self, x: Value, alpha: float = 1.0) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     def decompose(self, g: Builder, x: Value, alpha: float = 1.0) -> Value:

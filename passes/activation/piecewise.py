@@ -26,7 +26,7 @@ class Piecewise(Placeholder):
     def reference(self, x: Any, breakpoints: Any, slopes: Any, offsets: Any) -> Any:
         return _reference(x, breakpoints, slopes, offsets)
 
-    def infer(self, x: Value, breakpoints: Floats, slopes: Floats, offsets: Floats) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     def decompose(self, g: Builder, x: Value, breakpoints: Floats, slopes: Floats, offsets: Floats) -> Value:

@@ -75,9 +75,7 @@ class Alibi(Placeholder):
             result = result.masked_fill(key > query, -_INF)
         return result.to(scores.dtype)
 
-    def infer(
-        self, scores: Value, slopes: Floats = (), mode: str = "distance", is_causal: bool = False
-    ) -> Any:
+    def infer(self, scores: Value, **_: Any) -> Any:
         return scores.type
 
     def decompose(

@@ -75,17 +75,7 @@ class NeighborhoodAttention(Placeholder):
             result[(slice(None), *position)] = made
         return result
 
-    def infer(
-        self,
-        query: Value,
-        key: Value,
-        value: Value,
-        kernel_size: Ints,
-        stride: Ints = (1,),
-        dilation: Ints = (1,),
-        is_causal: Ints = (0,),
-        scale: float | None = None,
-    ) -> Any:
+    def infer(self, query: Value, value: Value, **_: Any) -> Any:
         if query.type is None or not (query.has_rank and value.has_rank):
             return None
         return query.type.with_shape((*query.shape[:-1], value.shape[-1]))

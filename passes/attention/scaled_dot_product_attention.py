@@ -109,15 +109,7 @@ class ScaledDotProductAttention(Placeholder):
         )
 
     def infer(
-        self,
-        query: Value,
-        key: Value,
-        value: Value,
-        attn_mask: Value | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        self, query: Value, key: Value, value: Value, attn_mask: Value | None, enable_gqa: bool, **_: Any
     ) -> Any:
         if query.type is None or not (query.has_rank and key.has_rank and value.has_rank):
             return None
@@ -147,11 +139,10 @@ class ScaledDotProductAttention(Placeholder):
         query: Value,
         key: Value,
         value: Value,
-        attn_mask: Value | None = None,
-        dropout_p: float = 0.0,
-        is_causal: bool = False,
-        scale: float | None = None,
-        enable_gqa: bool = False,
+        dropout_p: float,
+        scale: float | None,
+        enable_gqa: bool,
+        **_: Any,
     ) -> Value:
         _check(g, dropout_p)
         length = query.size(-2)

@@ -29,7 +29,7 @@ class FusedLeakyRelu(Placeholder):
 
     def reference(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         bias: Any = None,
         negative_slope: float = 0.2,
         scale: float = 2**0.5,
@@ -37,22 +37,16 @@ class FusedLeakyRelu(Placeholder):
         import torch
 
         if bias is not None:
-            input = input + bias.reshape(1, -1, *[1] * (input.ndim - 2))  # noqa: A001
+            input = input + bias.reshape(1, -1, *[1] * (input.ndim - 2))
         return torch.nn.functional.leaky_relu(input, negative_slope) * scale
 
-    def infer(
-        self,
-        input: Value,  # noqa: A002
-        bias: Value | None = None,
-        negative_slope: float = 0.2,
-        scale: float = 2**0.5,
-    ) -> Any:
+    def infer(self, input: Value, **_: Any) -> Any:
         return input.type
 
     def decompose(
         self,
         g: Builder,
-        input: Value,  # noqa: A002
+        input: Value,
         bias: Value | None = None,
         negative_slope: float = 0.2,
         scale: float = 2**0.5,

@@ -24,7 +24,7 @@ class LinearRelu(Placeholder):
 
         return torch.nn.functional.linear(x, weight, bias).relu()
 
-    def infer(self, x: Value, weight: Value, bias: Value | None = None) -> Any:
+    def infer(self, x: Value, weight: Value, **_: Any) -> Any:
         if not x.has_rank or not weight.has_rank:
             return None
         return TensorType(x.dtype, (*x.shape[:-1], *weight.shape[:-1]))

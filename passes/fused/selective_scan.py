@@ -39,10 +39,10 @@ class SelectiveScan(Placeholder):
         self,
         u: Any,
         delta: Any,
-        A: Any,  # noqa: N803
-        B: Any,  # noqa: N803
-        C: Any,  # noqa: N803
-        D: Any = None,  # noqa: N803
+        A: Any,
+        B: Any,
+        C: Any,
+        D: Any = None,
         z: Any = None,
         delta_bias: Any = None,
         delta_softplus: bool = False,
@@ -77,19 +77,7 @@ class SelectiveScan(Placeholder):
             result = result * torch.nn.functional.silu(z.to(dtype))
         return result.to(u.dtype), state
 
-    def infer(
-        self,
-        u: Value,
-        delta: Value,
-        A: Value,  # noqa: N803
-        B: Value,  # noqa: N803
-        C: Value,  # noqa: N803
-        D: Value | None = None,  # noqa: N803
-        z: Value | None = None,
-        delta_bias: Value | None = None,
-        delta_softplus: bool = False,
-        return_last_state: bool = False,
-    ) -> Any:
+    def infer(self, u: Value, A: Value, **_: Any) -> Any:
         if not u.has_rank or not A.has_rank:
             return None
         return [u.type, TensorType(wide_dtype(u), (u.shape[0], u.shape[1], A.shape[1]))]
@@ -107,61 +95,31 @@ class SelectiveScan(Placeholder):
         g: Builder,
         u: Value,
         delta: Value,
-        A: Value,  # noqa: N803
-        B: Value,  # noqa: N803
-        C: Value,  # noqa: N803
-        D: Value | None = None,  # noqa: N803
+        A: Value,
+        B: Value,
+        C: Value,
+        D: Value | None = None,
         z: Value | None = None,
         delta_bias: Value | None = None,
         delta_softplus: bool = False,
         return_last_state: bool = False,
     ) -> Any:
-        return _selective_scan(g, u, delta, A, B, C, D, z, delta_bias, delta_softplus, scan)
+        return _selective_scan(g, u, delta, A, B, C, D, z, delta_bias, delta_softplus, run=scan)
 
     @decomposition(
         when=lambda u, **_: isinstance(u.shape[2], int) and u.shape[2] <= UNROLLED,
         requires=lambda u, **_: isinstance(u.shape[2], int) and u.shape[2] > 0,
         reason="two operators a step",
     )
-    def unrolled(
-        self,
-        g: Builder,
-        u: Value,
-        delta: Value,
-        A: Value,  # noqa: N803
-        B: Value,  # noqa: N803
-        C: Value,  # noqa: N803
-        D: Value | None = None,  # noqa: N803
-        z: Value | None = None,
-        delta_bias: Value | None = None,
-        delta_softplus: bool = False,
-        return_last_state: bool = False,
-    ) -> Any:
-        return _selective_scan(
-            g, u, delta, A, B, C, D, z, delta_bias, delta_softplus, lambda g, r: unrolled(g, r, _length(u))
-        )
+    def unrolled(self, g: Builder, u: Value, **arguments: Any) -> Any:
+        return _selective_scan(g, u, **arguments, run=lambda g, r: unrolled(g, r, _length(u)))
 
     @decomposition(
         requires=lambda u, **_: isinstance(u.shape[2], int) and u.shape[2] > 0,
         reason="five operators for the square root of the length",
     )
-    def blocked(
-        self,
-        g: Builder,
-        u: Value,
-        delta: Value,
-        A: Value,  # noqa: N803
-        B: Value,  # noqa: N803
-        C: Value,  # noqa: N803
-        D: Value | None = None,  # noqa: N803
-        z: Value | None = None,
-        delta_bias: Value | None = None,
-        delta_softplus: bool = False,
-        return_last_state: bool = False,
-    ) -> Any:
-        return _selective_scan(
-            g, u, delta, A, B, C, D, z, delta_bias, delta_softplus, lambda g, r: blocked(g, r, _length(u))
-        )
+    def blocked(self, g: Builder, u: Value, **arguments: Any) -> Any:
+        return _selective_scan(g, u, **arguments, run=lambda g, r: blocked(g, r, _length(u)))
 
     def cases(self) -> Iterator[Case]:
         negative = f32(4, 3, draw=lambda rng, shape: -np.exp(rng.standard_normal(shape)))
@@ -212,14 +170,16 @@ def _selective_scan(
     g: Builder,
     u: Value,
     delta: Value,
-    decay: Value,
-    enter: Value,
-    leave: Value,
-    skip: Value | None,
-    gate: Value | None,
+    A: Value,
+    B: Value,
+    C: Value,
+    D: Value | None,
+    z: Value | None,
     delta_bias: Value | None,
     delta_softplus: bool,
+    *,
     run: Callable[[Builder, Recurrence], tuple[Value, Value]],
+    **_: Any,
 ) -> tuple[Value, Value | None]:
     x, step = wide(g, u), wide(g, delta)
     if delta_bias is not None:
@@ -227,9 +187,9 @@ def _selective_scan(
     if delta_softplus:
         step = _softplus(g, step)
     if u.shape[2] == 0:
-        dims = [g.dim(u, 0), g.dim(u, 1), g.dim(decay, 1)]
+        dims = [g.dim(u, 0), g.dim(u, 1), g.dim(A, 1)]
         return u, g.constant_of_shape(dims, 0.0, x) if g.wants("last_state") else None
-    groups = _groups(g, enter, leave)
+    groups = _groups(g, B, C)
 
     def rows(value: Value) -> Value:
         """(batch, dim, length) as (length, *row, 1)."""
@@ -255,23 +215,23 @@ def _selective_scan(
         Recurrence(
             rows(step),
             rows(step * x),
-            fixed(decay),
-            varying(enter, -1),
-            varying(leave, 0),
-            enter.rank > 2,
-            leave.rank > 2,
+            fixed(A),
+            varying(B, -1),
+            varying(C, 0),
+            B.rank > 2,
+            C.rank > 2,
         ),
     )
     dims = [g.dim(u, 2), g.dim(u, 0), g.dim(u, 1)]
     result = g.transpose(g.squeeze(result, [3]) if groups is None else g.reshape(result, dims), [1, 2, 0])
-    if skip is not None:
-        result = result + x * g.unsqueeze(g.cast(skip, x), [1])
-    if gate is not None:
-        opened = g.cast(gate, x)
+    if D is not None:
+        result = result + x * g.unsqueeze(g.cast(D, x), [1])
+    if z is not None:
+        opened = g.cast(z, x)
         result = result * (opened * g.sigmoid(opened))
     state = None
     if g.wants("last_state"):
-        state = last if groups is None else g.reshape(last, [g.dim(u, 0), g.dim(u, 1), g.dim(decay, 1)])
+        state = last if groups is None else g.reshape(last, [g.dim(u, 0), g.dim(u, 1), g.dim(A, 1)])
     return g.cast(result, u), state
 
 

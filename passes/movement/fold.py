@@ -49,18 +49,10 @@ class Fold(Placeholder):
         ]
         return torch.nn.functional.fold(x, *both)
 
-    def infer(
-        self,
-        x: Value,
-        output_size: Ints,
-        kernel_size: Ints,
-        dilation: Ints = (1,),
-        padding: Ints = (0,),
-        stride: Ints = (1,),
-    ) -> Any:
+    def infer(self, x: Value, output_size: Ints, kernel_size: Ints, **_: Any) -> Any:
         if x.type is None or x.type.shape is None or x.rank not in (2, 3):
             return None
-        *n, rows, _ = x.shape
+        *n, rows, _columns = x.shape
         block = kernel_size[0] * kernel_size[-1]
         c = rows // block if isinstance(rows, int) and block else None
         return x.type.with_shape((*n, c, output_size[0], output_size[-1]))

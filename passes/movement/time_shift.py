@@ -58,7 +58,7 @@ class TimeShift(Placeholder):
     def reference(self, x: Any, shift: Any, dim: int = -1, value: float = 0.0) -> Any:
         return _shifted_reference(x, int(shift), dim, "constant", value)
 
-    def infer(self, x: Value, shift: int | Value, dim: int = -1, value: float = 0.0) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     @decomposition(requires=lambda shift, **_: isinstance(shift, int))
@@ -121,15 +121,7 @@ class ShiftConcat(Placeholder):
 
         return torch.cat([_shifted_reference(x, s, dim, mode, value) for s in shifts], concat_dim)
 
-    def infer(
-        self,
-        x: Value,
-        shifts: Ints,
-        dim: int = -2,
-        concat_dim: int = -1,
-        mode: str = "constant",
-        value: float = 0.0,
-    ) -> Any:
+    def infer(self, x: Value, shifts: Ints, concat_dim: int, **_: Any) -> Any:
         return _concatenated_type(x, len(shifts), concat_dim)
 
     # Frames of features: whole rows move.
@@ -138,16 +130,7 @@ class ShiftConcat(Placeholder):
         requires=lambda x, dim, concat_dim, mode, **_: _rows_apply(x, dim, concat_dim, mode),
         reason="frames are long enough for one Gather",
     )
-    def one_gather(
-        self,
-        g: Builder,
-        x: Value,
-        shifts: Ints,
-        dim: int = -2,
-        concat_dim: int = -1,
-        mode: str = "constant",
-        value: float = 0.0,
-    ) -> Value:
+    def one_gather(self, g: Builder, x: Value, shifts: Ints, mode: str, value: float, **_: Any) -> Value:
         return _by_gather(g, x, shifts, mode, value)
 
     @decomposition()
@@ -236,7 +219,7 @@ class TemporalShift(Placeholder):
         out[:, :, 2 * fold :] = frames[:, :, 2 * fold :]
         return out.reshape(x.shape)
 
-    def infer(self, x: Value, n_segment: int, fold_div: int = 8) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     def decompose(self, g: Builder, x: Value, n_segment: int, fold_div: int = 8) -> Value:

@@ -57,18 +57,7 @@ class InstanceNorm(Placeholder):
             x, weight, bias, running_mean, running_var, use_input_stats, momentum, eps, False
         )
 
-    def infer(
-        self,
-        x: Value,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        running_mean: Value | None = None,
-        running_var: Value | None = None,
-        use_input_stats: bool = True,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-        cudnn_enabled: bool = True,
-    ) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     @decomposition(
@@ -100,14 +89,13 @@ class InstanceNorm(Placeholder):
         self,
         g: Builder,
         x: Value,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        running_mean: Value | None = None,
-        running_var: Value | None = None,
-        use_input_stats: bool = True,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-        cudnn_enabled: bool = True,
+        weight: Value | None,
+        bias: Value | None,
+        running_mean: Value | None,
+        running_var: Value | None,
+        use_input_stats: bool,
+        eps: float,
+        **_: Any,
     ) -> Value:
         if not use_input_stats:
             return _by_running(g, x, weight, bias, running_mean, running_var, eps)

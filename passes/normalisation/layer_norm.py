@@ -43,13 +43,7 @@ class LayerNorm(Placeholder):
         return torch.ops.aten.native_layer_norm(x, list(normalized_shape), weight, bias, eps)
 
     def infer(
-        self,
-        x: Value,
-        normalized_shape: Ints,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        eps: float = 1e-5,
-        cudnn_enable: bool = True,
+        self, x: Value, normalized_shape: Ints, weight: Value | None, bias: Value | None, **_: Any
     ) -> Any:
         if x.type is None:
             return None
@@ -94,10 +88,10 @@ class LayerNorm(Placeholder):
         g: Builder,
         x: Value,
         normalized_shape: Ints,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        eps: float = 1e-5,
-        cudnn_enable: bool = True,
+        weight: Value | None,
+        bias: Value | None,
+        eps: float,
+        **_: Any,
     ) -> Any:
         check_normalized(g, x, normalized_shape)
         given = wide(g, x)
@@ -108,7 +102,7 @@ class LayerNorm(Placeholder):
         if not g.wants("mean") and not g.wants("rstd"):
             return g.cast(result, x), None, None
         # The operator's own statistics are of the infinite rows other than PyTorch's.
-        mean, variance, _ = _moments(g, given, normalized_shape)
+        mean, variance, _centred = _moments(g, given, normalized_shape)
         dtype = statistics_dtype(x, weight, bias)
         return g.cast(result, x), *_statistics(g, mean, variance, eps, dtype)
 

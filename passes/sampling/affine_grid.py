@@ -29,7 +29,7 @@ class AffineGrid(Placeholder):
         fine = theta.float() if theta.dtype in (torch.float16, torch.bfloat16) else theta
         return torch.nn.functional.affine_grid(fine, sizes, align_corners).to(theta.dtype)
 
-    def infer(self, theta: Value, size: Ints | Value, align_corners: bool = False) -> Any:
+    def infer(self, theta: Value, size: Ints | Value, **_: Any) -> Any:
         if theta.type is None or not theta.has_rank:
             return None
         dims = theta.size(1)

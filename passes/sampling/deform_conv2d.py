@@ -146,22 +146,7 @@ class DeformConv2d(Placeholder):
             result = result + b.to(fine)[:, None, None]
         return result.to(x.dtype)
 
-    def infer(
-        self,
-        x: Value,
-        weight: Value,
-        offset: Value,
-        mask: Value | None = None,
-        b: Value | None = None,
-        stride: Ints = (1, 1),
-        padding: Ints = (0, 0),
-        dilation: Ints = (1, 1),
-        n_weight_grps: int = 1,
-        n_offset_grps: int = 1,
-        use_mask: bool = True,
-        im2col_step: int = 32,
-        bias: bool = False,
-    ) -> Any:
+    def infer(self, x: Value, weight: Value, offset: Value, **_: Any) -> Any:
         if x.type is None or not (x.has_rank and weight.has_rank and offset.has_rank):
             return None
         return x.type.with_shape((x.shape[0], weight.shape[0], *offset.shape[2:]))
@@ -216,16 +201,15 @@ class DeformConv2d(Placeholder):
         x: Value,
         weight: Value,
         offset: Value,
-        mask: Value | None = None,
-        b: Value | None = None,
-        stride: Ints = (1, 1),
-        padding: Ints = (0, 0),
-        dilation: Ints = (1, 1),
-        n_weight_grps: int = 1,
-        n_offset_grps: int = 1,
-        use_mask: bool = True,
-        im2col_step: int = 32,
-        bias: bool = False,
+        mask: Value | None,
+        b: Value | None,
+        stride: Ints,
+        padding: Ints,
+        dilation: Ints,
+        n_weight_grps: int,
+        n_offset_grps: int,
+        use_mask: bool,
+        **_: Any,
     ) -> Value:
         plan = _Plan(g, x, weight, offset, stride, padding, dilation, n_weight_grps, n_offset_grps)
         if plan.is_empty:

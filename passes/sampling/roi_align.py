@@ -83,17 +83,7 @@ class RoiAlign(Placeholder):
             return x.new_zeros((0, x.shape[1], pooled_height, pooled_width))
         return torch.stack(results).to(x.dtype)
 
-    def infer(
-        self,
-        x: Value,
-        rois: Value,
-        spatial_scale: float = 1.0,
-        pooled_height: int = 1,
-        pooled_width: int = 1,
-        sampling_ratio: int = -1,
-        aligned: bool = False,
-        pool_mode: str = "avg",
-    ) -> Any:
+    def infer(self, x: Value, rois: Value, pooled_height: int, pooled_width: int, **_: Any) -> Any:
         if x.type is None or not x.has_rank or not rois.has_rank:
             return None
         return x.type.with_shape((rois.shape[0], x.shape[1], pooled_height, pooled_width))
@@ -104,19 +94,8 @@ class RoiAlign(Placeholder):
         requires=lambda aligned, pool_mode, **_: not aligned and pool_mode == "avg",
         reason="onnxruntime's RoiAlign, which ends at opset 21",
     )
-    def kernel(
-        self,
-        g: Builder,
-        x: Value,
-        rois: Value,
-        spatial_scale: float = 1.0,
-        pooled_height: int = 1,
-        pooled_width: int = 1,
-        sampling_ratio: int = -1,
-        aligned: bool = False,
-        pool_mode: str = "avg",
-    ) -> Value:
-        return _kernel(g, x, rois, spatial_scale, (pooled_height, pooled_width), sampling_ratio, aligned)
+    def kernel(self, g: Builder, x: Value, rois: Value, **parameters: Any) -> Value:
+        return _kernel(g, x, rois, **parameters)
 
     # Below opset 16 the operator makes boxes at least a pixel wide, which is not what `aligned` does to small ones.
     @decomposition(
@@ -126,19 +105,8 @@ class RoiAlign(Placeholder):
         requires=lambda aligned, pool_mode, **_: aligned and pool_mode == "avg",
         reason="onnxruntime's RoiAlign, which ends at opset 21",
     )
-    def kernel_aligned(
-        self,
-        g: Builder,
-        x: Value,
-        rois: Value,
-        spatial_scale: float = 1.0,
-        pooled_height: int = 1,
-        pooled_width: int = 1,
-        sampling_ratio: int = -1,
-        aligned: bool = False,
-        pool_mode: str = "avg",
-    ) -> Value:
-        return _kernel(g, x, rois, spatial_scale, (pooled_height, pooled_width), sampling_ratio, aligned)
+    def kernel_aligned(self, g: Builder, x: Value, rois: Value, **parameters: Any) -> Value:
+        return _kernel(g, x, rois, **parameters)
 
     @decomposition()
     def gathers(
@@ -336,7 +304,16 @@ def _drawn(rng: Any, shape: Any) -> Any:
 
 
 def _kernel(
-    g: Builder, x: Value, rois: Value, scale: float, pooled: tuple[int, int], ratio: int, aligned: bool
+    g: Builder,
+    x: Value,
+    rois: Value,
+    *,
+    spatial_scale: float,
+    pooled_height: int,
+    pooled_width: int,
+    sampling_ratio: int,
+    aligned: bool,
+    pool_mode: str,
 ) -> Value:
     data = g.cast(x, places.wide(x))
     batch, boxes = g.split(g.cast(rois, data), [1, 4], 1)
@@ -348,11 +325,11 @@ def _kernel(
         boxes,
         number,
         coordinate_transformation_mode=half if g.opset >= 16 else None,
-        mode="avg",
-        output_height=pooled[0],
-        output_width=pooled[1],
-        sampling_ratio=max(ratio, 0),
-        spatial_scale=float(scale),
+        mode=pool_mode,
+        output_height=pooled_height,
+        output_width=pooled_width,
+        sampling_ratio=max(sampling_ratio, 0),
+        spatial_scale=float(spatial_scale),
     )
     return g.cast(made, x)
 
