@@ -6,9 +6,8 @@ import functools
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, ValueInfoProto
 
 from rewriter.domains import normal_domain
 from rewriter.errors import CannotInterpretError, InterpreterRefusedError, RewriteError, Where
@@ -23,25 +22,14 @@ from rewriter.graph.scopes import (
 from rewriter.interpret import kernels
 from rewriter.interpret.bodies import schema_body
 from rewriter.interpret.call import Body, Call
+from rewriter.interpret.constants import Reader, Unavailable, attribute_named
 from rewriter.interpret.plan import Plan, Schedule, Step
-from rewriter.verify.values import to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from torch import Tensor
-
     from rewriter.interpret.plan import Declared
     from rewriter.storage import ModelFile
-
-_ATTRIBUTE = AttributeProto
-
-
-@dataclass(frozen=True)
-class Unavailable:
-    """In the place of a tensor that PyTorch cannot hold."""
-
-    error: CannotInterpretError
 
 
 @dataclass(frozen=True)
@@ -71,6 +59,7 @@ class Compiler:
 
     def __init__(self, context: Context) -> None:
         self.context = context
+        self.read = Reader(context.file, context.floating)
         self._functions = context.functions()
         self._made: dict[Any, Schedule] = {}
         self._active: set[Any] = set()
@@ -79,28 +68,10 @@ class Compiler:
         around = Surroundings("main graph", opset_versions(self.context.model.opset_import))
         return self.graph(self.context.model.graph, around)
 
-    def tensor(self, proto: TensorProto) -> Tensor:
-        """The elements, of the type that stands for theirs."""
-        array = np.asarray(self.context.file.array(proto))
-        try:
-            value: Tensor = to_torch(array)
-        except TypeError as error:
-            raise CannotInterpretError(str(error), where=f"tensor '{proto.name}'") from error
-        if self.context.floating is not None and value.is_floating_point():
-            return value.to(self.context.floating)
-        return value
-
-    def available(self, proto: TensorProto) -> Any:
-        """The same, or the reason why PyTorch cannot hold it, which is raised where it is read."""
-        try:
-            return self.tensor(proto)
-        except CannotInterpretError as error:
-            return Unavailable(error)
-
     def graph(self, graph: GraphProto, around: Surroundings) -> Plan:
-        initial = {tensor.name: self.available(tensor) for tensor in graph.initializer}
+        initial = {tensor.name: self.read.available(tensor) for tensor in graph.initializer}
         for sparse in graph.sparse_initializer:
-            initial[sparse.values.name] = self.sparse(sparse)
+            initial[sparse.values.name] = self.read.sparse(sparse)
         steps = [self.step(node, around) for node in graph.node]
         return Plan(
             tuple(i.name for i in graph.input),
@@ -110,14 +81,6 @@ class Compiler:
             tuple(_declared(output) for output in graph.output),
         )
 
-    def sparse(self, proto: Any) -> Tensor:
-        values, indices = self.tensor(proto.values), self.tensor(proto.indices)
-        dense = torch.zeros(list(proto.dims), dtype=values.dtype)
-        at = (
-            torch.unravel_index(indices, tuple(proto.dims)) if indices.ndim == 1 else tuple(indices.unbind(1))
-        )
-        return dense.index_put(at, values)
-
     def step(self, node: NodeProto, around: Surroundings) -> Step:
         where = Where(around.path, node.name or first_output(node), qualified(node), source_line(node))
         opset = around.opsets.get(normal_domain(node.domain), 1)
@@ -126,7 +89,7 @@ class Compiler:
         if schema is not None:
             for name, declared in schema.attributes.items():
                 if declared.default_value.type:
-                    attributes[name] = self.attribute(declared.default_value)
+                    attributes[name] = self.read.attribute(declared.default_value)
         plans: dict[str, Plan] = {}
         resolved: list[AttributeProto] = []
         for given in node.attribute:
@@ -135,15 +98,15 @@ class Compiler:
                 actual = (around.attributes or {}).get(given.ref_attr_name)
                 if actual is None:
                     continue
-                found = _attribute_named(actual, given.name)
+                found = attribute_named(actual, given.name)
             resolved.append(found)
-            if found.type == _ATTRIBUTE.GRAPH:
+            if found.type == AttributeProto.GRAPH:
                 label = f"{where.operator} '{where.node}' {found.name}"
                 path = label if around.path == "main graph" else f"{around.path} / {label}"
                 inner = replace(around, path=path)
                 plans[found.name] = self.graph(found.g, inner)
             else:
-                attributes[found.name] = self.attribute(found)
+                attributes[found.name] = self.read.attribute(found)
         captured = {name: plan.captured() for name, plan in plans.items()}
         outer = dict.fromkeys(name for names in captured.values() for name in names)
         reads = tuple(dict.fromkeys([*(n for n in node.input if n), *outer]))
@@ -151,26 +114,6 @@ class Compiler:
         call = Call(node.op_type, opset, attributes, wanted, where, self.context.floating)
         run = self._run(node, call, plans, captured, around, resolved)
         return Step(call, run, reads, tuple(node.output))
-
-    def attribute(self, proto: AttributeProto) -> Any:
-        kind = proto.type
-        if kind == _ATTRIBUTE.FLOAT:
-            return proto.f
-        if kind == _ATTRIBUTE.INT:
-            return proto.i
-        if kind == _ATTRIBUTE.STRING:
-            return proto.s.decode("utf-8", "surrogateescape")
-        if kind == _ATTRIBUTE.TENSOR:
-            return self.available(proto.t)
-        if kind == _ATTRIBUTE.SPARSE_TENSOR:
-            return self.sparse(proto.sparse_tensor)
-        if kind == _ATTRIBUTE.FLOATS:
-            return list(proto.floats)
-        if kind == _ATTRIBUTE.INTS:
-            return list(proto.ints)
-        if kind == _ATTRIBUTE.STRINGS:
-            return [item.decode("utf-8", "surrogateescape") for item in proto.strings]
-        return proto
 
     def _run(
         self,
@@ -330,12 +273,3 @@ def _guarded(call: Call, kernel: Callable[..., Any], inputs: Sequence[Any]) -> A
 
 def _sentence(error: Exception) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__
-
-
-def _attribute_named(attribute: AttributeProto, name: str) -> AttributeProto:
-    if attribute.name == name:
-        return attribute
-    copy = AttributeProto()
-    copy.CopyFrom(attribute)
-    copy.name = name
-    return copy

@@ -73,7 +73,7 @@ def scan(call: Call, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 def _stacked(call: Call, items: list[Tensor], axis: int, output: int) -> Tensor:
-    """What the iterations gave as the body's ``output``-th; without any, nothing of the sizes that the body declares."""
+    """What the iterations gave as the body's ``output``-th; if none ran, nothing, as the body declares it."""
     if items:
         return torch.stack(items, axis if axis >= 0 else axis + items[0].ndim + 1)
     element, sizes = call.bodies["body"].declared[output]
@@ -81,9 +81,9 @@ def _stacked(call: Call, items: list[Tensor], axis: int, output: int) -> Tensor:
         raise call.unsupported(
             "no iteration ran, and the body does not say of which type and rank its results are"
         )
-    sizes = list(sizes)
-    sizes.insert(axis if axis >= 0 else axis + len(sizes) + 1, 0)
-    return torch.zeros(sizes, dtype=call.dtype(element))
+    shape = list(sizes)
+    shape.insert(axis if axis >= 0 else axis + len(shape) + 1, 0)
+    return torch.zeros(shape, dtype=call.dtype(element))
 
 
 @KERNELS.operator("SequenceMap")
