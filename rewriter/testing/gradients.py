@@ -10,6 +10,8 @@ from rewriter.testing.models import build
 from rewriter.testing.variants import applies, only
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
+
     from rewriter.gradients.result import GradientResult
     from rewriter.gradients.sides import Point, Side
     from rewriter.placeholder import Case, Placeholder
@@ -26,13 +28,10 @@ def check_gradients(variant: Variant) -> GradientResult:
     """
     import torch
 
-    from rewriter.decompose import decompose
     from rewriter.gradients.graphs import interpreted
     from rewriter.gradients.judge import Unlike, hold
     from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
     from rewriter.gradients.slack import slacks_for
-    from rewriter.placeholder import Selection
-    from rewriter.storage import ModelFile
 
     placeholder, case = variant.placeholder, variant.case
     result = GradientResult(placeholder.pass_name(), variant.decomposition or "", Where())
@@ -42,7 +41,7 @@ def check_gradients(variant: Variant) -> GradientResult:
     ):
         result.leave(NOT_CHECKED, "the decomposition's precondition does not hold for the case")
         return result
-    built = build(placeholder, case, place=variant.place, **settings)
+    built = model_of(variant)
     point = point_of(placeholder, case, built)
     if not point.moving:
         result.leave(NO_GRADIENT, "no floating-point input varies")
@@ -50,19 +49,39 @@ def check_gradients(variant: Variant) -> GradientResult:
     if placeholder.surrogate_gradient:
         result.leave(SURROGATE, placeholder.surrogate_gradient)
         return result
-    forced = only(placeholder, variant.decomposition)
-    with ModelFile.from_proto(built.model) as file:
-        decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
-        model = file.hydrate(file.model)
     trained = reference_of_case(placeholder, case, built.outputs)
+    shipped = interpreted(decomposed(variant), built.outputs)
     generator = torch.Generator().manual_seed(case.seed)
     try:
-        shipped = interpreted(model, built.outputs)
         wrong = hold(trained, shipped, point, generator, result, slacks=slacks_for([variant.dtype]))
     except Unlike as error:
         raise AssertionError(f"{variant} {case}: in float64, {error}") from error
     assert not wrong, f"{variant} {case}: {'; '.join(map(str, wrong))}"
     return result
+
+
+def model_of(variant: Variant) -> CaseModel:
+    """The variant's case as a model with the placeholder."""
+    return build(
+        variant.placeholder,
+        variant.case,
+        dtype=variant.dtype,
+        opset=variant.opset,
+        symbolic=variant.symbolic,
+        place=variant.place,
+    )
+
+
+def decomposed(variant: Variant) -> ModelProto:
+    """The same with the decomposition in its place."""
+    from rewriter.decompose import decompose
+    from rewriter.placeholder import Selection
+    from rewriter.storage import ModelFile
+
+    forced = only(variant.placeholder, variant.decomposition)
+    with ModelFile.from_proto(model_of(variant).model) as file:
+        decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
+        return file.hydrate(file.model)
 
 
 def point_of(placeholder: Placeholder, case: Case, built: CaseModel) -> Point:
