@@ -145,16 +145,14 @@ class Eager:
             grouped = _grouped(values, list(named))
             args, kwargs = ([], grouped) if grouped is not None else (list(values.values()), {})
             if grouped is None:
-                takes = ", ".join(parameters)
                 self.assumed = (
-                    f"inputs were taken in order: forward({takes}) got {', '.join(values)} of the graph"
+                    f"inputs were taken in order: forward({', '.join(parameters)}) got {', '.join(values)} of the graph"
                 )
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:
-            takes = [p.name for p in parameters.values()]
             raise UsageError(
-                f"--against {self.name}: forward({', '.join(takes)}) does not take the graph's inputs "
+                f"--against {self.name}: forward({', '.join(parameters)}) does not take the graph's inputs "
                 f"{names_text(list(values))}: {error}",
                 remedy=f"name the very module that was exported; where its inputs are nested, {_ARCHIVE}",
             ) from error

@@ -22,7 +22,6 @@ from rewriter.verify.blame import (
 )
 from rewriter.verify.compare import measure
 from rewriter.verify.cut import prune
-from rewriter.verify.delivered import agree
 from rewriter.verify.inplace import exposed_names
 from rewriter.verify.proof import RegionResult
 from rewriter.verify.reference import ReferenceRefused
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
     from rewriter.against import Oracle
     from rewriter.decompose import Region
+    from rewriter.verify.blame import Judge
     from rewriter.verify.delivered import Delivered
     from rewriter.verify.inplace import InPlace
     from rewriter.verify.inputs import Sample
@@ -70,6 +70,16 @@ class Culprit:
         self._regions = regions
         self._held = held
         self._origin = origin
+
+    @property
+    def _judge(self) -> Judge:
+        return self._held.judgement.differs
+
+    def _problems(
+        self, found: Mapping[str, Data], expected: Mapping[str, Data], outputs: Sequence[str]
+    ) -> dict[str, str]:
+        """What is wrong with those of ``outputs`` that differ."""
+        return self._held.judgement.outputs(found, {name: expected[name] for name in outputs}, {})
 
     def remedy(self, blame: Blame) -> str:
         return f"{_REMEDIES[blame.stage]}; nothing was delivered"
@@ -107,7 +117,7 @@ class Culprit:
                 values = run_plain(outputs)
             except Refused as error:
                 return Blame(EXPORT, place_of(error, rewritten), error.what)
-        problems = _problems(values, expected, outputs)
+        problems = self._problems(values, expected, outputs)
         if problems:
             return self._export(sample, problems, source, run_source)
         return self._later(sample, outputs, values, (rewritten, plain), (source, run_source))
@@ -146,7 +156,7 @@ class Culprit:
 
     def _export(self, sample: Sample, problems: Mapping[str, str], source: ModelProto, run: Run) -> Blame:
         """The first node of the model with placeholders whose value is not the PyTorch program's."""
-        parting = Parting(source, agree, self._place.types, sample.sizes)
+        parting = Parting(source, self._judge, self._place.types, sample.sizes)
         output = next(iter(problems))
         detail = f"{told(output, problems[output])}; "
         inner = self._oracle.inner(sample)
@@ -197,7 +207,7 @@ class Culprit:
             values = rewritten[1].run(sample.feeds, outputs)
         except Refused as error:
             return Blame(DECOMPOSITION, place_of(error, rewritten[0]), error.what)
-        problems = _problems(values, first, outputs)
+        problems = self._problems(values, first, outputs)
         if problems:
             return self._in_a_body(sample, problems, rewritten, source)
         stages.append((DECOMPOSITION, values))
@@ -206,7 +216,7 @@ class Culprit:
             delivered = self._held.run(sample.feeds, outputs, optimise=False)
         except Refused as error:
             return Blame(SIMPLIFICATION, place_of(error, model), error.what)
-        problems = _problems(delivered, values, outputs)
+        problems = self._problems(delivered, values, outputs)
         if problems:
             return self._held.simplified(sample.feeds, next(iter(problems)), sizes)
         stages.append((SIMPLIFICATION, delivered))
@@ -214,7 +224,7 @@ class Culprit:
             optimised = self._held.run(sample.feeds, outputs)
         except Refused as error:
             return Blame(OPTIMISER, place_of(error, model), error.what)
-        problems = _problems(optimised, delivered, outputs)
+        problems = self._problems(optimised, delivered, outputs)
         if problems:
             return self._held.optimised(sample.feeds, next(iter(problems)), sizes)
         stages.append((OPTIMISER, optimised))
@@ -228,7 +238,7 @@ class Culprit:
         source: tuple[ModelProto, Run],
     ) -> Blame:
         """A decomposition in a body or function differs from its reference: the node that holds it."""
-        parting = Parting(rewritten[0], agree, self._place.types, sample.sizes)
+        parting = Parting(rewritten[0], self._judge, self._place.types, sample.sizes)
         try:
             verdicts = parting.compare(
                 parting.shared(source[0]), lambda part: rewritten[1].run(sample.feeds, part), source[1]
@@ -238,15 +248,8 @@ class Culprit:
         first = parting.first({**verdicts, **problems}, list(problems))
         if first is None:
             return Blame(DECOMPOSITION)
-        where = Parting(source[0], agree).where(first) or parting.where(first)
+        where = Parting(source[0], self._judge).where(first) or parting.where(first)
         return Blame(DECOMPOSITION, where, told(first, verdicts.get(first) or problems.get(first)))
-
-
-def _problems(
-    found: Mapping[str, Data], expected: Mapping[str, Data], outputs: Sequence[str]
-) -> dict[str, str]:
-    verdicts = {name: agree(found[name], expected[name]) for name in outputs}
-    return {name: problem for name, problem in verdicts.items() if problem is not None}
 
 
 def _renamed(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
