@@ -139,7 +139,7 @@ def _place(boxes: list[_Box], layers: list[list[int]]) -> None:
 
 def _spread(row: list[_Box], wanted: list[float]) -> list[float]:
     """The centres nearest to ``wanted`` (least squares) at which the boxes, in their order, do not overlap."""
-    offsets = [0.0]
+    offsets = [0.0] if row else []
     for left, right in pairwise(row):
         offsets.append(offsets[-1] + (left.width + right.width) / 2 + _COLUMN_GAP)
     blocks: list[tuple[float, int]] = []  # mean and size; neighbours that would overlap share one

@@ -99,9 +99,8 @@ def reproduce(data: dict[str, Any]) -> Markup | None:
     arguments = texts(data.get("arguments"))
     libraries = mapping(tool.get("libraries")) | mapping(proof.get("versions"))
     versions = {"onnx-rewrite": tool.get("version"), **dict(sorted(libraries.items()))}
-    onnxruntime = mapping(data.get("onnxruntime"))
-    if onnxruntime.get("version"):
-        versions["onnxruntime"] = onnxruntime["version"]
+    if not arguments and not libraries:
+        return None
     return section(
         "How to get this again",
         tag("pre", tag("code", shlex.join(["rewrite", *arguments]))) if arguments else None,

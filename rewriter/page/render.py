@@ -125,7 +125,7 @@ def _tiles(data: dict[str, Any]) -> Markup | None:
     verification = mapping(data.get("verification"))
     replaced = [entry for entry in dicts(data.get("replaced")) if not entry.get("via")]
     if replaced or ("replaced" in data and data.get("outcome") != "failed"):
-        kinds = len({entry.get("operator") for entry in replaced})
+        kinds = len({str(entry.get("operator")) for entry in replaced})
         noun = "placeholder" if len(replaced) == 1 else "placeholders"
         tiles.append((str(len(replaced)), f"{noun} replaced" + (f", of {kinds} kinds" if kinds > 1 else "")))
     counts = mapping(mapping(data.get("details")).get("operators"))

@@ -162,7 +162,7 @@ def _picture(picture: dict[str, Any], number: str) -> Markup:
     for side, title in titles.items():
         graph = mapping(picture.get(side))
         drawn: Content = tag("p", "not drawn", class_="hint")
-        if graph.get("nodes"):
+        if dicts(graph.get("nodes")):
             label = f"{title} around {picture.get('node')}"
             drawn = scroll(label, graph_svg(graph, label, f"{number}-{side}"))
         sides.append(tag("div", tag("h4", short(title, 120)), drawn, class_=f"side {side}"))
