@@ -104,6 +104,21 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--dim", multiple=True, type=Sizes(), metavar=Sizes.name, help="Sizes of a named dim to verify with."
 )
 @click.option(
+    "--atol",
+    type=click.FloatRange(min=0),
+    metavar="X",
+    help="With --rtol: floating-point numbers may be off by atol + rtol·|b|, not by what their dtype allows.",
+)
+@click.option(
+    "--rtol", type=click.FloatRange(min=0), metavar="X", help="See --atol; each alone leaves the other."
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="OUTPUTS=HOW",
+    help="Outputs that mean the same in another order: boxes,scores,labels=detections, or indices=topk:values[:data].",
+)
+@click.option(
     "--against",
     metavar="WHOLE",
     help="Compare every output with the whole model as well: model.pt2 (a torch.export archive), mypkg.models:build "
@@ -294,6 +309,9 @@ def _rewrite(options: dict[str, Any]) -> int:
                 inputs=options["inputs"],
                 input_ranges=merged(options["input_range"], "--input-range"),
                 dims=merged(options["dim"], "--dim"),
+                atol=options["atol"],
+                rtol=options["rtol"],
+                compare=options["compare"] or None,
                 against=options["against"],
                 allow_unproved=options["allow_unproved"],
                 runtimes=options["runtimes"],

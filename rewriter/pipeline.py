@@ -62,6 +62,9 @@ def rewrite(
     inputs: PathLike | Mapping[str, Any] | None = None,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     dims: Mapping[str, int | Iterable[int]] | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    compare: Any = None,
     against: Any = None,
     allow_unproved: bool = False,
     runtimes: str | Iterable[str] | None = None,
@@ -82,7 +85,11 @@ def rewrite(
     nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``as_function``:
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
-    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``against``: what to
+    verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``atol``, ``rtol``:
+    floating-point numbers may be off by ``atol + rtol·|b|``, instead of what their dtype allows.  ``compare``: outputs
+    that are judged together, ``"boxes,scores,labels=detections"`` or ``"indices=topk:values"``, one or a list, or a
+    mapping from outputs to a judge or a function ``(actual, expected) -> str | None`` of two tuples of arrays.
+    ``against``: what to
     compare the whole model with, a ``torch.export`` archive, an import path (``"mypkg.models:build"``), recorded values
     (a ``.npz`` file, a folder ``test_data_set_0``, arrays by name), an ``nn.Module`` or an ``ExportedProgram``.
     ``runtimes``: names (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is
@@ -118,6 +125,11 @@ def rewrite(
             raise UsageError(
                 "--against compares, and --no-verify compares nothing", remedy="leave out either"
             )
+        if not verify and not (atol is rtol is None and compare is None):
+            raise UsageError(
+                "--atol, --rtol and --compare say when values agree, and --no-verify compares nothing",
+                remedy="leave out either",
+            )
         trained_with = _trained_with(operators, check_gradients, verify)
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
@@ -138,6 +150,9 @@ def rewrite(
                 },
                 allow_unproved,
                 libraries.paths,
+                atol=atol,
+                rtol=rtol,
+                compare=compare,
                 against=against,
                 runtimes=elsewhere,
                 check_gradients=check_gradients,
@@ -216,6 +231,7 @@ class _Run:
     def run(self, file: ModelFile, target: Path | None) -> None:
         """Take the model of ``file`` through every step, and deliver it."""
         self.report.versions["onnx"] = importlib.metadata.version("onnx")
+        self.options.judgement.check([output.name for output in file.model.graph.output])
         earlier = manifests.read_valid(file.model, file)
         if self.details:
             from rewriter.page.details import Details

@@ -122,6 +122,7 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
         (verdict, f"tolerance of {what}: {tolerance}")
         for what, tolerance in _dict(proof.get("tolerances")).items()
     ]
+    lines += [(verdict, f"{what} judged as {how}") for what, how in _dict(proof.get("judged")).items()]
     gradients = _dict(proof.get("gradients"))
     if gradients:
         lines.append(

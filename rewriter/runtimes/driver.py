@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.runtimes.exchange import read_all, write_all
 from rewriter.runtimes.names import RUNTIMES
-from rewriter.verify.delivered import differs
 from rewriter.verify.proof import Checked
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.storage import ModelFile
+    from rewriter.verify.judgement import Judgement
     from rewriter.verify.options import VerifyOptions
 
 #: Seconds for one runtime, all samples together.
@@ -99,7 +99,8 @@ def run(
             if result.status != "not installed":
                 libraries = [str(path) for path in options.libraries.values()]
                 _run(result, folder, libraries if result.name == "onnxruntime" else [])
-                _judge(result, folder, [output.name for output in model.graph.output], samples)
+                names = [output.name for output in model.graph.output]
+                _judge(result, folder, names, samples, options.judgement)
                 _clear(folder, len(samples))
     return results
 
@@ -153,7 +154,13 @@ def _run(result: RuntimeResult, folder: Path, libraries: Sequence[str]) -> None:
         result.status, result.detail = "crashed", lines[-1][:400] if lines else f"exit status {code}"
 
 
-def _judge(result: RuntimeResult, folder: Path, outputs: Sequence[str], samples: Sequence[Expected]) -> None:
+def _judge(
+    result: RuntimeResult,
+    folder: Path,
+    outputs: Sequence[str],
+    samples: Sequence[Expected],
+    judgement: Judgement,
+) -> None:
     """Hold what the runtime left behind against what was expected."""
     if result.status != "agrees":
         return
@@ -170,10 +177,11 @@ def _judge(result: RuntimeResult, folder: Path, outputs: Sequence[str], samples:
             result.status = "differs"
             result.detail = f"gives {len(found)} outputs, and {len(outputs)} are expected{where}"
             return
-        for checked, value in zip(result.outputs, found, strict=True):
-            problem = differs(value, sample.outputs[checked.name], checked)
-            if problem is not None and result.status == "agrees":
-                result.status, result.detail = "differs", f"output '{checked.name}' {problem}{where}"
+        values = {checked.name: value for checked, value in zip(result.outputs, found, strict=True)}
+        noted = {checked.name: checked for checked in result.outputs}
+        for name, problem in judgement.outputs(values, sample.outputs, noted).items():
+            if result.status == "agrees":
+                result.status, result.detail = "differs", f"output '{name}' {problem}{where}"
 
 
 def _clear(folder: Path, samples: int) -> None:

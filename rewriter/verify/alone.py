@@ -143,7 +143,8 @@ class AloneProver:
             name.removesuffix(":out") if name not in names else name: value for name, value in found.items()
         }
         actual = [values.get(name) if name else None for name in names]
-        problem = check(region.placeholder, names, actual, expected, result.outputs)
+        judgement = self.options.judgement
+        problem = check(region.placeholder, names, actual, expected, result.outputs, judgement)
         if problem is not None:
             raise mismatch(region, problem, made.describe())
 

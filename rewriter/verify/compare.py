@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rewriter.verify.numbers import Array, finite_max, is_float, to_float64, ulp_steps
+from rewriter.verify.numbers import Array, Cosine, finite_max, is_float, to_float64, ulp_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,8 @@ class Metrics:
     max_rel: float | None = None
     #: Representable numbers between the two, at most.
     max_ulp: float | None = None
+    #: Cosine of the angle between the two as vectors, without sentinels; 1 between two that are all zero.
+    cosine: float | None = None
     #: max|b|, without sentinels such as the dtype's lowest number.
     scale: float | None = None
     #: Places where only one of the two is NaN, or infinite (or infinite with the other sign).
@@ -47,8 +49,11 @@ class Metrics:
     #: NaN and infinities in the expected tensor.
     nans: int = 0
     infs: int = 0
-    #: Why agreement would say nothing: ``"empty"``, ``"all NaN"``, ``"all equal"``; "" where it says something.
+    #: Why agreement would say nothing: ``"empty"``, ``"all NaN"``, ``"without a finite number"``, ``"all equal"``; ""
+    #: where it says something.
     vacuous: str = ""
+    #: The expected tensor's only element, as text, where it has one: it may be the same in every sample.
+    only: str | None = None
     #: Where |a − b| is largest, and the two numbers there.
     worst_index: tuple[int, ...] | None = None
     worst_actual: str | None = None
@@ -143,7 +148,8 @@ def measure(actual: Array, expected: Array) -> Metrics:
     differing = nan_differs = inf_differs = nans = infs = 0
     worst, worst_at = -1.0, -1
     rel = ulp = scale = -1.0
-    first = expected.ravel()[0]
+    cosine = Cosine(expected.dtype)
+    first = expected.reshape(-1)[0]
     constant = True
     for at, a, b in _chunks(actual, expected):
         constant = constant and bool((b == first).all())
@@ -160,18 +166,28 @@ def measure(actual: Array, expected: Array) -> Metrics:
         finite = ~(nan_a | nan_b | inf_a | inf_b)
         if not finite.any():
             continue
-        error = np.where(finite, np.abs(np.where(finite, fa, 0) - np.where(finite, fb, 0)), -1.0)
+        pa, pb = np.where(finite, fa, 0), np.where(finite, fb, 0)
+        error = np.where(finite, np.abs(pa - pb), -1.0)
         place = int(error.argmax())
         if error[place] > worst:
             worst, worst_at = float(error[place]), at + place
-        size = np.abs(np.where(finite, fb, 0))
+        cosine.add(pa, pb)
+        size = np.abs(pb)
         nonzero = finite & (size > 0)
         if nonzero.any():
             rel = max(rel, float((error[nonzero] / size[nonzero]).max()))
-        scale = max(scale, finite_max(np.where(finite, fb, 0), expected.dtype))
+        scale = max(scale, finite_max(pb, expected.dtype))
         if floats:
             ulp = max(ulp, float(ulp_steps(a[finite], b[finite]).max()))
-    vacuous = "all NaN" if nans == expected.size else "all equal" if constant and expected.size > 1 else ""
+    vacuous = (
+        "all NaN"
+        if nans == expected.size
+        else "without a finite number"
+        if nans + infs == expected.size
+        else "all equal"
+        if constant and expected.size > 1
+        else ""
+    )
     index = None if worst_at < 0 else tuple(int(i) for i in np.unravel_index(worst_at, expected.shape))
     return Metrics(
         *heads,
@@ -181,16 +197,44 @@ def measure(actual: Array, expected: Array) -> Metrics:
         max_scaled=None if worst < 0 else worst / scale if scale > 0 else (0.0 if worst == 0 else None),
         max_rel=rel if rel >= 0 else None,
         max_ulp=ulp if ulp >= 0 else None,
+        cosine=cosine.value if worst >= 0 else None,
         scale=scale if scale >= 0 else None,
         nan_differs=nan_differs,
         inf_differs=inf_differs,
         nans=nans,
         infs=infs,
         vacuous=vacuous,
+        only=str(first) if expected.size == 1 else None,
         worst_index=index,
         worst_actual=None if index is None else str(actual[index]),
         worst_expected=None if index is None else str(expected[index]),
     )
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """What the user asked for in the place of the tables and of the passes' own tolerances; None: they hold."""
+
+    atol: float | None = None
+    rtol: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.atol is not None or self.rtol is not None
+
+    def override(self, tolerance: Tolerance, dtype: str) -> Tolerance:
+        """``|a − b| ≤ atol + rtol·|b|`` for floating point, nothing besides; the one not given stays as it was."""
+        if not self or not is_float_name(dtype):
+            return tolerance
+        return Tolerance(
+            tolerance.rtol if self.rtol is None else self.rtol,
+            tolerance.atol if self.atol is None else self.atol,
+            reason="asked for",
+        )
+
+
+def is_float_name(dtype: str) -> bool:
+    """Whether numpy's name of a dtype is one of numbers that are rounded."""
+    return dtype.startswith(("float", "bfloat", "complex"))
 
 
 def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance) -> str | None:
@@ -207,20 +251,22 @@ def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance
         return None
     if not is_float(expected.dtype):
         return f"{metrics.differing} of {metrics.count} elements differ{_worst(metrics)}"
-    beyond = sum(
-        int(_beyond(a, b, tolerance, metrics.scale or 0.0).sum()) for _, a, b in _chunks(actual, expected)
+    count = sum(
+        int(beyond(a, b, tolerance, metrics.scale or 0.0).sum()) for _, a, b in _chunks(actual, expected)
     )
-    if not beyond:
+    if not count:
         return None
     return (
-        f"{beyond} of {metrics.count} elements beyond tolerance: max|a-b| {metrics.max_abs:.3g}"
+        f"{count} of {metrics.count} elements beyond tolerance: max|a-b| {metrics.max_abs:.3g}"
         f"{f', max|a-b|/max|b| {metrics.max_scaled:.3g}' if metrics.max_scaled is not None else ''}"
         f"{f', {metrics.max_ulp:.3g} ULP' if metrics.max_ulp is not None else ''}"
+        f"{f', cosine {metrics.cosine:.6f}' if metrics.cosine is not None else ''}"
         f" (allowed: {tolerance}){_worst(metrics)}"
     )
 
 
-def _beyond(a: Array, b: Array, tolerance: Tolerance, scale: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def beyond(a: Array, b: Array, tolerance: Tolerance, scale: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Of each element, whether the two are farther apart than allowed; finite ones only."""
     fa, fb = to_float64(a), to_float64(b)
     with np.errstate(invalid="ignore"):
         allowed = tolerance.atol + tolerance.rtol * np.abs(fb) + tolerance.scaled * scale

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,11 +17,12 @@ from rewriter.verify.blame import (
     in_optimiser,
     place_of,
 )
-from rewriter.verify.compare import WHOLE, judge, measure, tolerance_for
+from rewriter.verify.judgement import Judgement
 from rewriter.verify.numbers import is_float
 from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from onnx import ModelProto
@@ -44,7 +44,8 @@ _OPTIMISER = (
 class Delivered:
     """The model as it will be used: simplified, and optimised by the runtime.
 
-    ``before`` is the rewritten model that it was made of, ``types`` those of its values.
+    ``before`` is the rewritten model that it was made of, ``types`` those of its values.  ``judgement`` says when
+    outputs agree.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class Delivered:
         libraries: Sequence[Path],
         *,
         has_calls: bool = False,
+        judgement: Judgement | None = None,
     ) -> None:
+        self.judgement = judgement or Judgement()
         self._weights = weights
         self.model = model.model
         self._before = before
@@ -113,13 +116,18 @@ class Delivered:
             )
             refusal.blame = self._refusing(sample.feeds, error)
             raise refusal from error
+        wanted = {self._names[label]: want for label, want in expected.items()}
+        noted = {self._names[label]: checked for label, checked in into.items()}
+        problems = self.judgement.outputs(found, wanted, noted)
+        if not problems:
+            return
+        plain = self.judgement.outputs(self.run(sample.feeds, list(wanted), optimise=False), wanted, {})
         for label, want in expected.items():
             name = self._names[label]
-            problem = differs(found[name], want, into.get(label))
+            problem = problems.get(name)
             if problem is None:
                 continue
-            plain = self.run(sample.feeds, [name], optimise=False)[name]
-            unoptimised = differs(plain, want, None)
+            unoptimised = plain.get(name)
             if unoptimised is None and _is_discrete(want):
                 # A number was rounded otherwise, and an index or a comparison tipped over: not the file's fault.
                 self.warnings.append(
@@ -159,7 +167,7 @@ class Delivered:
             (self.model, after),
             feeds,
             output,
-            agree,
+            self.judgement.differs,
             self._types,
             sizes,
         )
@@ -167,7 +175,14 @@ class Delivered:
     def optimised(self, feeds: Mapping[str, Data], output: str, sizes: Mapping[str, int]) -> Blame:
         """Where onnxruntime's optimiser made ``output`` differ."""
         return in_optimiser(
-            self._weights, self.model, feeds, output, agree, self._libraries, self._types, sizes
+            self._weights,
+            self.model,
+            feeds,
+            output,
+            self.judgement.differs,
+            self._libraries,
+            self._types,
+            sizes,
         )
 
     def _refusing(self, feeds: Mapping[str, Data], error: Refused) -> Blame:
@@ -186,23 +201,8 @@ def labelled(model: CutModel) -> dict[str, str]:
 
 
 def differs(found: Data, expected: Data, into: Checked | None) -> str | None:
-    """What is wrong with an output (a tensor, a sequence of them, or nothing); None where it agrees."""
-    if expected is None or found is None:
-        return None if expected is found else "is absent from one of the two"
-    if isinstance(expected, Mapping):
-        return None if found == expected else "differs"
-    if isinstance(expected, (list, tuple)):
-        if not isinstance(found, (list, tuple)) or len(found) != len(expected):
-            return f"has {len(found)} elements, expected {len(expected)}"
-        problems = (differs(a, b, into) for a, b in zip(found, expected, strict=True))
-        return next((problem for problem in problems if problem is not None), None)
-    a, b = np.asarray(found), np.asarray(expected)
-    metrics = measure(a, b)
-    tolerance = tolerance_for(metrics.expected_dtype, WHOLE)
-    if into is not None:
-        into.tolerance = tolerance
-        into.add(metrics)
-    return judge(a, b, metrics, tolerance)
+    """What is wrong with an output by the default thresholds; None where it agrees."""
+    return Judgement().differs(found, expected, into)
 
 
 def agree(found: Data, expected: Data) -> str | None:

@@ -8,7 +8,7 @@ from rewriter.errors import CannotVerifyError
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
 from rewriter.verify.cut import cut_unknown, same_cuts
-from rewriter.verify.delivered import differs, labelled
+from rewriter.verify.delivered import labelled
 from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
 from rewriter.verify.session import Refused, Session
@@ -76,8 +76,10 @@ def _compare(weights: Weights, before: ModelProto, after: ModelProto, options: V
             found = candidate.run(sample.feeds, list(counterparts.values()))
         except Refused as error:
             return f"the result refuses what the model accepted ({sample.describe()}): {error.what}"
+        wanted = {name: expected[name] for name in labels.values()}
+        given = {name: found[counterparts[label]] for label, name in labels.items()}
+        problems = options.judgement.outputs(given, wanted, {})
         for label, name in labels.items():
-            problem = differs(found[counterparts[label]], expected[name], None)
-            if problem is not None:
-                return f"{label} {problem} ({sample.describe()})"
+            if name in problems:
+                return f"{label} {problems[name]} ({sample.describe()})"
     return None

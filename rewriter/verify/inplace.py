@@ -143,7 +143,8 @@ class InPlace:
                 result.leave_unproved(str(error), NO_REFERENCE)
                 continue
             actual = [values[name] if name else None for name in names]
-            problem = check(region.placeholder, names, actual, expected, result.outputs)
+            judgement = self.inputs.options.judgement
+            problem = check(region.placeholder, names, actual, expected, result.outputs, judgement)
             if problem is not None:
                 wrong.append(mismatch(region, problem, sample.describe()))
         if wrong:

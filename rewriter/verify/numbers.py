@@ -25,11 +25,53 @@ def to_float64(values: Array) -> Array:
 def finite_max(values: Array, dtype: np.dtype[Any]) -> float:
     """The largest magnitude; the dtype's own extremes, which masks are filled with, do not count."""
     size = np.abs(values)
+    size = np.where(size >= _sentinel(dtype), 0.0, size)
+    return float(size.max()) if size.size else 0.0
+
+
+def _sentinel(dtype: np.dtype[Any]) -> float:
+    """Magnitudes from which on an element stands for something else than itself."""
     if dtype.kind == "f" or dtype.name == "bfloat16":
         # masks are filled with the lowest number of this or a narrower format, or with round powers of ten beyond use
-        limit = {"float16": 3e4, "float32": 1e30, "bfloat16": 1e30}.get(dtype.name, 1e30)
-        size = np.where(size >= limit, 0.0, size)
-    return float(size.max()) if size.size else 0.0
+        return 3e4 if dtype.name == "float16" else 1e30
+    return float("inf")
+
+
+class Cosine:
+    """The cosine of the angle between two vectors that come in parts; sentinels of the second do not count.
+
+    Sums are of float64, and of numbers scaled to 1, so that nothing overflows or vanishes.
+    """
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._limit = _sentinel(dtype)
+        self._dot = 0.0
+        self._squares = [0.0, 0.0]
+        self._scales = [0.0, 0.0]
+
+    def add(self, a: Array, b: Array) -> None:
+        """Parts of the two: finite, in float64 or complex128."""
+        counts = np.abs(b) < self._limit
+        parts = [np.where(counts, a, 0), np.where(counts, b, 0)]
+        for which, part in enumerate(parts):
+            size = float(np.abs(part).max(initial=0.0))
+            if size > self._scales[which]:
+                shrink = self._scales[which] / size
+                self._squares[which] *= shrink * shrink
+                self._dot *= shrink
+                self._scales[which] = size
+            if self._scales[which]:
+                parts[which] = part / self._scales[which]
+            self._squares[which] += float(np.vdot(parts[which], parts[which]).real)
+        self._dot += float(np.vdot(parts[1], parts[0]).real)
+
+    @property
+    def value(self) -> float:
+        """From -1 to 1; 1 where both are zero, 0 where one is."""
+        zero = [square == 0 for square in self._squares]
+        if any(zero):
+            return float(all(zero))
+        return float(np.clip(self._dot / np.sqrt(self._squares[0]) / np.sqrt(self._squares[1]), -1.0, 1.0))
 
 
 def ulp_steps(a: Array, b: Array) -> Array:

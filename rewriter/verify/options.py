@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import UsageError
+from rewriter.verify.compare import Thresholds
+from rewriter.verify.judgement import Judgement, comparisons
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +33,12 @@ class VerifyOptions:
     libraries: Mapping[str, Path] = field(default_factory=dict)
     #: The whole model to compare with, in a form that :func:`rewriter.against.load` takes.
     against: Any = None
+    #: Thresholds in the place of those by dtype: floating-point numbers may be off by ``atol + rtol·|b|``.
+    atol: float | None = None
+    rtol: float | None = None
+    #: Outputs that are judged together: ``"boxes,scores,labels=detections"``, ``"indices=topk:values"``, or a mapping
+    #: from outputs to such a judge or to a function ``(actual, expected) -> str | None`` of two tuples of arrays.
+    compare: Any = None
     #: Runtimes that the delivered file is run on besides.
     runtimes: tuple[str, ...] = ()
     #: Whether the gradients of replaced placeholders are checked, and the operators, made by
@@ -44,3 +52,16 @@ class VerifyOptions:
             raise UsageError(f"samples is {self.samples}, and at least 1 is needed", remedy="give 1 or more")
         if self.seed < 0:
             raise UsageError(f"seed is {self.seed}, and must not be negative", remedy="give 0 or more")
+        for name in ("atol", "rtol"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < float("inf"):
+                raise UsageError(
+                    f"{name} is {value}, and must be a number from 0 on", remedy="give 0 or more"
+                )
+        judgement = Judgement(Thresholds(self.atol, self.rtol), comparisons(self.compare))
+        object.__setattr__(self, "_judgement", judgement)
+
+    @property
+    def judgement(self) -> Judgement:
+        """When values agree."""
+        return self._judgement  # type: ignore[attr-defined,no-any-return]

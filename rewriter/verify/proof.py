@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.gradients.result import summary
+from rewriter.verify.compare import Thresholds
 
 if TYPE_CHECKING:
     from rewriter.errors import Where
@@ -38,11 +39,17 @@ class Checked:
     max_scaled: float | None = None
     max_rel: float | None = None
     max_ulp: float | None = None
+    #: The smallest of the samples.
+    cosine: float | None = None
+    #: What decided instead of comparing element by element: ``"detections"``, ``"topk:values"``, ``"by the pass"``.
+    judged: str = ""
     shapes: list[tuple[int, ...]] = field(default_factory=list)
     #: Of each sample, why agreement says nothing; "" where it says something.
     vacuous: list[str] = field(default_factory=list)
     #: Of each sample, its shape, max_abs, max_scaled and max_ulp.
     each: list[tuple[tuple[int, ...], float | None, float | None, float | None]] = field(default_factory=list)
+    #: Of each sample that has a single element, that; None of the others.
+    only: list[str | None] = field(default_factory=list)
 
     def add(self, metrics: Metrics) -> None:
         self.samples += 1
@@ -50,16 +57,33 @@ class Checked:
         if metrics.expected_shape not in self.shapes:
             self.shapes.append(metrics.expected_shape)
         self.vacuous.append(metrics.vacuous)
+        self.only.append(metrics.only)
+        if metrics.cosine is not None:
+            self.cosine = metrics.cosine if self.cosine is None else min(self.cosine, metrics.cosine)
         self.each.append((metrics.expected_shape, metrics.max_abs, metrics.max_scaled, metrics.max_ulp))
         for name in ("max_abs", "max_scaled", "max_rel", "max_ulp"):
             seen, had = getattr(metrics, name), getattr(self, name)
             if seen is not None:
                 setattr(self, name, seen if had is None else max(had, seen))
 
+    def note(self, vacuous: str) -> None:
+        """A sample without a tensor: an empty sequence, an optional without a value."""
+        self.vacuous.append(vacuous)
+        self.only.append(None)
+
+    @property
+    def emptiness(self) -> str:
+        """Why no sample said anything; "" where one did."""
+        if self.vacuous and all(self.vacuous):
+            return " or ".join(dict.fromkeys(self.vacuous))
+        if len(self.only) > 1 and self.only[0] is not None and len(set(self.only)) == 1:
+            return f"the one value {self.only[0]}"
+        return ""
+
     @property
     def is_vacuous(self) -> bool:
         """Whether no sample said anything."""
-        return bool(self.vacuous) and all(self.vacuous)
+        return bool(self.emptiness)
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -71,7 +95,9 @@ class Checked:
             "max_scaled": self.max_scaled,
             "max_rel": self.max_rel,
             "max_ulp": self.max_ulp,
-            "vacuous": self.vacuous[0] if self.is_vacuous else "",
+            "cosine": self.cosine,
+            "vacuous": self.emptiness,
+            "judged": self.judged,
             # Sizes as text: in JSON a list of them would take as many lines.
             "per_sample": {
                 "shape": ["×".join(map(str, shape)) for shape, *_ in self.each],
@@ -159,6 +185,8 @@ class Proof:
     runtimes: list[RuntimeResult] = field(default_factory=list)
     #: The gradients of the placeholders that stood in the model; None where they were not asked for.
     gradients: list[GradientResult] | None = None
+    #: Thresholds that were asked for in the place of those by dtype.
+    thresholds: Thresholds = field(default_factory=Thresholds)
 
     @property
     def max_scaled(self) -> float | None:
@@ -184,6 +212,7 @@ class Proof:
             "blame": None if self.blame is None else self.blame.to_dict(),
             "runtimes": [result.to_dict() for result in self.runtimes],
             "gradients": [result.to_dict() for result in self.gradients or ()],
+            "thresholds": asdict(self.thresholds),
         }
 
     def to_manifest(self) -> dict[str, Any]:
@@ -196,6 +225,8 @@ class Proof:
         for checked in self.outputs:
             if checked.tolerance is not None:
                 tolerances.setdefault(f"outputs {checked.dtype}", str(checked.tolerance))
+        judged = {checked.name: checked.judged for checked in self.outputs if checked.judged}
+        judged |= {r.pass_name: c.judged for r in self.regions for c in r.outputs if c.judged}
         agreeing = sorted(result.name for result in self.runtimes if result.status == "agrees")
         return {
             "verdict": self.verdict,
@@ -205,6 +236,7 @@ class Proof:
             "inputs": self.inputs,
             "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes],
             "tolerances": dict(sorted(tolerances.items())),
+            **({"judged": dict(sorted(judged.items()))} if judged else {}),
             "proved": sum(result.is_proved and result.how != "never runs" for result in self.regions),
             "unproved": [str(result.where) for result in self.regions if not result.is_proved],
             "cut_out": sorted(self.cut),

@@ -57,6 +57,8 @@ def verify(
     options = options or VerifyOptions()
     proof = Proof(seed=options.seed)
     proof.versions = _versions(with_torch=bool(regions))
+    proof.thresholds = options.judgement.thresholds
+    options.judgement.check([output.name for output in rewritten.graph.output])
     proof.regions = [
         RegionResult(r.placeholder.pass_name(), r.decomposition, r.where, parameters=r.bound.describe())
         for r in regions
@@ -149,7 +151,15 @@ class _Run:
         regions = [region for region, _ in pairs]
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
-        held = Delivered(self.weights, delivered, cut.model, types, libraries, has_calls=has_calls)
+        held = Delivered(
+            self.weights,
+            delivered,
+            cut.model,
+            types,
+            libraries,
+            has_calls=has_calls,
+            judgement=self.options.judgement,
+        )
         expected: list[tuple[Sample, dict[str, Data]]] = []
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
@@ -287,9 +297,8 @@ def _called_functions(model: ModelProto) -> set[FunctionKey]:
 
 
 def _vacuous(what: str, checked: Checked) -> str:
-    kinds = ", ".join(dict.fromkeys(checked.vacuous))
     remedy = "give other inputs (--inputs, --input-range, --dim)"
-    return f"{what} is {kinds} in every sample: that it agrees says nothing; {remedy}"
+    return f"{what} is {checked.emptiness} in every sample: that it agrees says nothing; {remedy}"
 
 
 def _versions(*, with_torch: bool) -> dict[str, str]:

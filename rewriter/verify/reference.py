@@ -9,13 +9,15 @@ import numpy as np
 
 from rewriter.errors import CannotVerifyError, VerificationError
 from rewriter.placeholder.binding import Bound, Ref
-from rewriter.verify.compare import REGION, Tolerance, judge, measure, tolerance_for
+from rewriter.verify.compare import judge, measure
+from rewriter.verify.judgement import Judgement
 from rewriter.verify.values import from_torch, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from rewriter.placeholder.contract import Placeholder
+    from rewriter.verify.compare import Tolerance
     from rewriter.verify.numbers import Array
     from rewriter.verify.proof import Checked
 
@@ -116,10 +118,7 @@ def _array(item: Any) -> Array:
 
 def tolerance_of(placeholder: Placeholder, dtype: str) -> Tolerance:
     """The pass's own tolerance for a dtype, or the default one of a region."""
-    if dtype in placeholder.tolerances:
-        rtol, atol = placeholder.tolerances[dtype]
-        return Tolerance(rtol, atol, reason=f"stated by pass '{placeholder.pass_name()}'")
-    return tolerance_for(dtype, REGION)
+    return Judgement().region(placeholder, dtype)
 
 
 def check(
@@ -128,8 +127,11 @@ def check(
     actual: Sequence[Array | None],
     expected: Sequence[Array | None],
     into: Sequence[Checked],
+    judgement: Judgement | None = None,
 ) -> str | None:
     """Hold the results against the reference's; what is wrong, or None.  ``into`` records what was seen.
+
+    ``judgement`` has the thresholds that were asked for.
 
     A pass that defines ``compare(actual, expected) -> str | None`` judges values by itself (matched detections, ties);
     dtypes and shapes have to be equal all the same.
@@ -139,6 +141,7 @@ def check(
     if len(expected) > len(placeholder.outputs):
         return f"the reference gives {len(expected)} results, the pass declares {len(placeholder.outputs)}"
     own = placeholder.compare if placeholder.compares else None
+    judgement = judgement or Judgement()
     problems = []
     for name, a, b, checked in zip(names, actual, expected, into, strict=False):
         if a is None:
@@ -150,9 +153,10 @@ def check(
         tolerance = (
             None
             if own is not None and metrics.comparable
-            else tolerance_of(placeholder, metrics.expected_dtype)
+            else judgement.region(placeholder, metrics.expected_dtype)
         )
         checked.tolerance = tolerance
+        checked.judged = "" if own is None else "by the pass"
         checked.add(metrics)
         if tolerance is not None:
             problem = judge(a, b, metrics, tolerance)

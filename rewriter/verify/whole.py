@@ -9,7 +9,7 @@ from rewriter.against.oracle import OracleRefused
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.graph.scopes import function_scope, main_scope
 from rewriter.verify.blame import Parting
-from rewriter.verify.delivered import agree, differs
+from rewriter.verify.delivered import agree
 from rewriter.verify.inputs import Sample, sizes_in
 from rewriter.verify.proof import Checked
 from rewriter.verify.session import Refused
@@ -175,11 +175,9 @@ class Whole:
                 self.result.skipped.append(Skipped(sample.sizes, "onnxruntime", error.what))
                 return False
             raise self._refused(sample, expected, error) from error
-        problems = {
-            name: problem
-            for name, checked in self._checked.items()
-            if (problem := differs(found[name], expected[name], checked)) is not None
-        }
+        problems = self._held.judgement.outputs(
+            found, {name: expected[name] for name in self._checked}, self._checked
+        )
         self.result.sizes.append(dict(sample.sizes))
         if problems:
             raise self._difference(sample, expected, problems)
