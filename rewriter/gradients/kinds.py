@@ -87,7 +87,7 @@ def _partial(found: torch.Tensor, due: torch.Tensor, slack: Slack) -> Problem:
     count = int(wrong.sum())
     worst = int((found - due).abs().argmax())
     index = [int(i) for i in torch.unravel_index(torch.tensor(worst), due.shape)]
-    at = f"at {index} {float(found.flatten()[worst]):.6g}, due {float(due.flatten()[worst]):.6g}"
+    at = f"at {index} {float(found.flatten()[worst]) + 0.0:.6g}, due {float(due.flatten()[worst]):.6g}"
     if bool((found[wrong] == 0).all()):
         return Problem("zero in places", f"is zero in {_places(count, due)} where one is due; {at}")
     if bool(((found[wrong] + due[wrong]).abs() <= allowed[wrong]).all()):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rewriter.gradients.judge import OF_THE_GRAPH, Wrong, hold
+from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Wrong
 from rewriter.gradients.kinds import Problem, diagnose
 from rewriter.gradients.result import NO_GRADIENT, GradientResult
 from rewriter.gradients.sides import Point, Raised, Side, draw_cotangents, products, results
@@ -111,7 +111,9 @@ def _values(example: Example, generator: torch.Generator, result: GradientResult
         except Raised as error:
             found = [Wrong("", Problem("raised", f"its backward raised {error}"))]
     else:
-        found = hold(example.side(spy), example.function(), example.point(), generator, result, believed)
+        found = Comparison(example.side(spy), example.function(), generator, believed).hold(
+            example.point(), result
+        )
     if spy.problems:
         return [Wrong(name, problem) for name, problem in spy.problems]
     # Where differences say that the backward is right, autograd through the function need not be.

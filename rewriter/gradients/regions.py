@@ -16,7 +16,7 @@ from onnx import TensorProto
 
 from rewriter.errors import CannotInterpretError, GradientError, UsageError, Where
 from rewriter.gradients.graphs import interpreted
-from rewriter.gradients.judge import OF_THE_GRAPH, Unlike, Wrong, agreement, hold
+from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Unlike, Wrong, agreement
 from rewriter.gradients.operators import Operators
 from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Point, Raised, results
@@ -86,7 +86,7 @@ class RegionChecker:
         if part.key in self._checked:
             earlier, error = self._checked[part.key]
             result.how = "as another"
-            for name in ("status", "trained", "reason", "operator", "samples", "inputs", "notes"):
+            for name in ("status", "trained", "reason", "operator", "samples", "inputs", "notes", "warnings"):
                 setattr(result, name, getattr(earlier, name))
             return result, error
         error = self._check(part, result)
@@ -207,8 +207,9 @@ class RegionChecker:
                 result.leave(SURROGATE, surrogate)
                 return None
             held = GradientResult(result.pass_name, result.decomposition, region.where)
-            wrong = hold(trained, shipped, point, generator, held, slacks=part.slacks)
-            result.absorb(held, _labels(region))
+            comparison = Comparison(trained, shipped, generator, slacks=part.slacks, labels=_labels(region))
+            wrong = comparison.hold(point, held)
+            result.absorb(held)
         except Unlike as error:
             result.leave(DIFFERS, str(error))
             return GradientError(
@@ -221,12 +222,10 @@ class RegionChecker:
                 raise error.error from error
             result.leave(NOT_CHECKED, str(error))
             return None
-        labels = _labels(region)
-        named = [Wrong(labels.get(item.input, item.input), item.problem) for item in wrong]
-        for item in named:
-            if item.problem.kind in OF_THE_GRAPH and str(item) not in result.notes:
-                result.notes.append(str(item))
-        faults = [item for item in named if item.problem.kind not in OF_THE_GRAPH]
+        for item in wrong:
+            if item.problem.kind in OF_THE_GRAPH and str(item) not in result.warnings:
+                result.warnings.append(str(item))
+        faults = [item for item in wrong if item.problem.kind not in OF_THE_GRAPH]
         if not faults:
             return None
         result.status = DIFFERS
@@ -323,11 +322,11 @@ def _labels(region: Region) -> dict[str, str]:
             for number, item in enumerate(argument):
                 if isinstance(item, Ref):
                     found.setdefault(item.name, []).append(f"{parameter}[{number}]")
-    return {name: "' and '".join(parameters) for name, parameters in found.items()}
+    return {name: ", ".join(parameters) for name, parameters in found.items()}
 
 
 def warnings_of(results: Sequence[GradientResult]) -> list[str]:
-    """What is to be said where little was checked, or the delivered graph itself has no gradient."""
+    """What is to be said where little was checked, or where the delivered graph could not be trained on."""
     found: list[str] = []
     if not results:
         found.append("no placeholder was replaced, so there were no gradients to check")
@@ -335,6 +334,12 @@ def warnings_of(results: Sequence[GradientResult]) -> list[str]:
     if left and len(left) == len(results):
         found.append("no gradient was checked")
     found += [f"{result.where}: its gradient was not checked: {result.reason}" for result in left]
-    for result in results:
-        found += [f"{result.where}: {note}" for note in result.notes if result.how != "as another"]
-    return list(dict.fromkeys(found))
+    found += [
+        f"{result.where}: {text}" for result in results if result.how == "alone" for text in result.warnings
+    ]
+    return found
+
+
+def notes_of(results: Sequence[GradientResult]) -> list[str]:
+    """What is known of placeholders that were checked."""
+    return [f"{result.where}: {note}" for result in results if result.how == "alone" for note in result.notes]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.gradients.slack import ROUNDED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from rewriter.errors import Where
 
@@ -71,6 +71,8 @@ class GradientResult:
     samples: int = 0
     inputs: list[InputGradient] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    #: What is wrong with the delivered graph, though not with the gradient that training used.
+    warnings: list[str] = field(default_factory=list)
 
     def input(self, name: str) -> InputGradient:
         """The entry of an input, made where there is none."""
@@ -80,10 +82,10 @@ class GradientResult:
         self.inputs.append(InputGradient(name))
         return self.inputs[-1]
 
-    def absorb(self, other: GradientResult, labels: Mapping[str, str]) -> None:
-        """Take over what another sample found; ``labels`` are the names that its inputs go by here."""
+    def absorb(self, other: GradientResult) -> None:
+        """Take over what another sample found."""
         for entry in other.inputs:
-            own = self.input(labels.get(entry.name, entry.name))
+            own = self.input(entry.name)
             own.see(max_abs=entry.max_abs, max_scaled=entry.max_scaled, max_numeric=entry.max_numeric)
             own.kind, own.problem = entry.kind or own.kind, entry.problem or own.problem
         self.notes += [note for note in other.notes if note not in self.notes]
@@ -110,6 +112,7 @@ class GradientResult:
             "samples": self.samples,
             "inputs": [entry.to_dict() for entry in self.inputs],
             "notes": list(self.notes),
+            "warnings": list(self.warnings),
         }
 
 

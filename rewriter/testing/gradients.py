@@ -29,7 +29,7 @@ def check_gradients(variant: Variant) -> GradientResult:
     import torch
 
     from rewriter.gradients.graphs import interpreted
-    from rewriter.gradients.judge import Unlike, hold
+    from rewriter.gradients.judge import Comparison, Unlike
     from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
     from rewriter.gradients.slack import slacks_for
 
@@ -53,7 +53,8 @@ def check_gradients(variant: Variant) -> GradientResult:
     shipped = interpreted(decomposed(variant), built.outputs)
     generator = torch.Generator().manual_seed(case.seed)
     try:
-        wrong = hold(trained, shipped, point, generator, result, slacks=slacks_for([variant.dtype]))
+        comparison = Comparison(trained, shipped, generator, slacks=slacks_for([variant.dtype]))
+        wrong = comparison.hold(point, result)
     except Unlike as error:
         raise AssertionError(f"{variant} {case}: in float64, {error}") from error
     assert not wrong, f"{variant} {case}: {'; '.join(map(str, wrong))}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.errors import CannotInterpretError, DecompositionError, GradientError, UsageError, Where
-from rewriter.gradients.judge import OF_THE_GRAPH, Unlike, Wrong, hold
+from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Unlike, Wrong
 from rewriter.gradients.own import Example, examine
 from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Raised, results
@@ -119,7 +119,8 @@ def _against_the_decomposition(
     try:
         shipped = interpreted(model, [output.name for output in model.graph.output], name=what)
         slacks = slacks_for(str(value.dtype).removeprefix("torch.") for value in example.tensors.values())
-        wrong = hold(example.side(), shipped, example.point(), generator, held, slacks=slacks)
+        comparison = Comparison(example.side(), shipped, generator, slacks=slacks)
+        wrong = comparison.hold(example.point(), held)
     except CannotInterpretError as error:
         result.notes.append(f"{what} is not compared: {error.what}")
         return
@@ -143,7 +144,7 @@ def _against_the_decomposition(
             f"{what} has another gradient: correct the operator's, or the pass",
             what,
         )
-    result.notes += [str(item) for item in wrong]
+    result.warnings += [str(item) for item in wrong]
     for entry in held.inputs:
         result.input(entry.name).see(
             max_abs=entry.max_abs, max_scaled=entry.max_scaled, max_numeric=entry.max_numeric

@@ -13,9 +13,11 @@ from rewriter.verify.alone import AloneProver
 from rewriter.verify.blame import DECOMPOSITION, Blame
 from rewriter.verify.cut import cut_unknown, inlined, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
+from rewriter.verify.examples import of_inputs
 from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
+from rewriter.verify.probes import Prober
 from rewriter.verify.proof import Checked, Proof, RegionResult
 from rewriter.verify.reference import require_torch
 from rewriter.verify.session import NO_VERIFY, Session
@@ -23,7 +25,7 @@ from rewriter.verify.types import value_types
 from rewriter.verify.weights import Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onnx import ModelProto
 
@@ -101,12 +103,13 @@ class _Run:
 
     def _gradients(self) -> None:
         """What training uses against the nodes that stand in the model now."""
-        from rewriter.gradients.regions import check_regions, warnings_of
+        from rewriter.gradients.regions import check_regions, notes_of, warnings_of
 
         self.proof.gradients = []
         check_regions(
             self.weights.file, self.rewritten, self.regions, self.options, self.stage, self.proof.gradients
         )
+        self.proof.notes += notes_of(self.proof.gradients)
         self.proof.warnings += warnings_of(self.proof.gradients)
 
     def _alone(self, pairs: list[tuple[Region, RegionResult]]) -> None:
@@ -139,7 +142,8 @@ class _Run:
         delivered = cut_unknown(self.delivered, types, self.options.libraries)
         self._note_cuts(cut, delivered)
         constants = Constants(self.weights.file, main_scope(cut.model))
-        inputs = inputs_of(cut.model, types, constants.find, self.options, extra=cut.inputs)
+        known = of_inputs(self.regions, cut.model) if self.options.inputs is None else []
+        inputs = inputs_of(cut.model, types, constants.find, self.options, extra=cut.inputs, examples=known)
         self.proof.inputs = "drawn" if inputs.given is None else "given"
         libraries = tuple(self.options.libraries.values())
         place = InPlace(self.weights, cut.model, inputs, types, libraries)
@@ -151,6 +155,7 @@ class _Run:
         regions = [region for region, _ in pairs]
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
+        prober = Prober(self.weights, cut.model, self.options, libraries)
         held = Delivered(
             self.weights,
             delivered,
@@ -166,6 +171,8 @@ class _Run:
             sample, values = place.accepted(session, index, regions, names)
             self.proof.sizes.append(dict(sample.sizes))
             place.compare(first, values, sample)
+            if index == 0:
+                self._probe(prober, first, values)
             held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
             if self.options.runtimes:
@@ -176,7 +183,7 @@ class _Run:
         del session
         self.stage.advance(len(first))
         for batch in others:
-            self._batch(place, batch, libraries)
+            self._batch(place, batch, libraries, prober)
         if self.options.against is not None:
             self._against(place, cut, held)
         del held
@@ -219,8 +226,21 @@ class _Run:
             if result.status != "agrees":
                 self.proof.warnings.append(result.describe())
 
+    def _probe(
+        self, prober: Prober, batch: list[tuple[Region, RegionResult]], values: Mapping[str, Data]
+    ) -> None:
+        """The regions on other values than the model's; with inputs that were given, they are what counts."""
+        if self.options.inputs is None:
+            for region, result in batch:
+                if result.is_proved:
+                    prober.prove(region, values)
+
     def _batch(
-        self, place: InPlace, batch: list[tuple[Region, RegionResult]], libraries: Sequence[object]
+        self,
+        place: InPlace,
+        batch: list[tuple[Region, RegionResult]],
+        libraries: Sequence[object],
+        prober: Prober,
     ) -> None:
         """Regions whose values did not fit into memory with the earlier ones: the model runs once more for them."""
         names = exposed_names(region for region, _ in batch)
@@ -230,8 +250,11 @@ class _Run:
             optimise=False,
             libraries=tuple(str(item) for item in libraries),
         )
-        for sample in place.samples:
-            place.compare(batch, session.run(sample.feeds, names), sample)
+        for number, sample in enumerate(place.samples):
+            values = session.run(sample.feeds, names)
+            place.compare(batch, values, sample)
+            if number == 0:
+                self._probe(prober, batch, values)
         self.stage.advance(len(batch))
 
     def _note_cuts(self, cut: CutModel, delivered: CutModel) -> None:
