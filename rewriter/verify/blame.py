@@ -220,13 +220,16 @@ def place_of(error: RewriteError, model: ModelProto) -> Where | None:
     """The node that the runtime or a reference was at when it refused; None where it does not say."""
     if isinstance(error.where, Where):
         return error.where
-    if not isinstance(error, Refused) or not error.node:
+    if not isinstance(error, Refused) or not error.operator:
         return None
-    for scope in main_scope(model).walk():
-        for node in scope.graph.node:
-            if node.name == error.node and node.op_type == error.operator:
-                return scope.where(node)
-    return Where(node=error.node, operator=error.operator)
+    found = [
+        scope.where(node)
+        for scope in main_scope(model).walk()
+        for node in scope.graph.node
+        if node.name == error.node and node.op_type == error.operator
+    ]
+    # Nodes need no names, and then one operator may stand for many.
+    return found[0] if len(found) == 1 else Where(node=error.node, operator=error.operator)
 
 
 def between(

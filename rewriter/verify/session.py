@@ -80,7 +80,7 @@ class Session:
         if graph.output:
             self._session = self._load()
             outputs = self._session.get_outputs()
-            inputs = self._session.get_inputs()
+            inputs = [*self._session.get_inputs(), *self._session.get_overridable_initializers()]
             self.input_types = {i.name: _element_type(i.type) for i in inputs}
             self._input_kinds = {i.name: known_type(i.type) for i in inputs}
             self.output_names = [o.name for o in outputs]
