@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from onnx import AttributeProto
+from onnx import AttributeProto, TensorProto
 
 from rewriter.errors import CannotInterpretError
+from rewriter.types import dtype_name
 from rewriter.verify.values import to_torch
 
 if TYPE_CHECKING:
-    from onnx import TensorProto
     from torch import Tensor
 
     from rewriter.storage import ModelFile
@@ -39,7 +39,10 @@ class Reader:
         try:
             value: Tensor = to_torch(array)
         except TypeError as error:
-            raise CannotInterpretError(str(error), where=f"tensor '{proto.name}'") from error
+            name = "strings" if proto.data_type == TensorProto.STRING else dtype_name(proto.data_type)
+            raise CannotInterpretError(
+                f"PyTorch has no tensors of {name}", where=f"tensor '{proto.name}'"
+            ) from error
         if self.floating is not None and value.is_floating_point():
             return value.to(self.floating)
         return value

@@ -166,11 +166,13 @@ def bit_cast(call: Call, x: Tensor) -> Tensor:
 
 def convert(x: Tensor, dtype: torch.dtype, saturate: bool = True) -> Tensor:
     """Cast; ``saturate`` keeps what is beyond a float8 at its largest number."""
-    if dtype.is_floating_point and dtype.itemsize == 1 and saturate:
+    if not dtype.is_floating_point or dtype.itemsize > 1:
+        return x.to(dtype)
+    wide = x if x.is_floating_point() else x.float()
+    if saturate:
         limit = torch.finfo(dtype).max
-        return (
-            x.clamp(-limit, limit).to(dtype)
-            if x.is_floating_point()
-            else x.float().clamp(-limit, limit).to(dtype)
-        )
-    return x.to(dtype)
+        return wide.clamp(-limit, limit).to(dtype)
+    if dtype == torch.float8_e4m3fn:
+        # torch saturates this one always; halfway to the number after 448 there is none.
+        wide = torch.where(wide.abs() > 464, float("nan"), wide)
+    return wide.to(dtype)

@@ -18,7 +18,7 @@ KERNELS = Kernels()
 _REDUCE = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
-@KERNELS.operator("ScatterElements", "Scatter")
+@KERNELS.operator("ScatterElements")
 def scatter_elements(call: Call, x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
     axis = call["axis"] % x.ndim
     at = nonnegative(call, indices, x.shape[axis])
