@@ -8,7 +8,10 @@ Places are computed in float32 at least: float16 cannot tell neighbouring pixels
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from passes.sampling import _places as places
 from rewriter.errors import UnsupportedParameter
@@ -26,6 +29,10 @@ _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 
 #: Where the sum of a grid's magnitudes is below, all of it is finite, and the kernel's integers do not overflow.
 _SANE = 1e12
+
+#: Rows that are shorter are joined, where the grid's height is known; longer ones would weigh too much in the file.
+_SHORT_ROW = 64
+_LONGEST_ROW = 4096
 
 
 class GridSample(Placeholder):
@@ -204,6 +211,16 @@ class GridSample(Placeholder):
             ("nearest", "reflection", False),
         ):
             yield volume(mode=mode, padding_mode=padding_mode, align_corners=align_corners, **gathers)
+        # A plane that is not square, under a wide grid.
+        for padding_mode, align_corners in (("zeros", True), ("border", False), ("reflection", True)):
+            yield Case(
+                f32(1, 2, 3, 5),
+                f32(1, 2, 32, 2, draw=grid),
+                padding_mode=padding_mode,
+                align_corners=align_corners,
+                opsets=(16, 16),
+                dtypes=["float32"],
+            )
         # Enough channels for rows; parameters as aten has them.
         yield Case(f32(2, 40, 3, 4), f32(2, 2, 3, 2, draw=grid), padding_mode="reflection", **gathers)
         yield Case(f32(2, 16, 3, 4), f32(2, 2, 3, 2, draw=grid), mode=2, padding_mode=1, **gathers)
@@ -326,9 +343,49 @@ def _sizes(g: Builder, x: Value) -> list[int | Value]:
     return [g.dim(x, axis) for axis in range(x.rank - 1, 1, -1)]
 
 
-def _by_size(g: Builder, x: Value, formula: Any, like: Value) -> Value:
-    """A formula of the sizes, (2,), for a grid's last axis."""
-    return g.reshape(places.per_axis(g, _sizes(g, x), formula, like), [x.rank - 2])
+@dataclass(frozen=True)
+class _Mapped:
+    """A grid to be computed with, laid out so that operands that differ by axis are long.
+
+    To broadcast along a last axis of two elements takes onnxruntime 20 times as long as to go through a row.
+    """
+
+    g: Builder
+    x: Value
+    grid: Value
+    #: How many pairs of coordinates make a row; 0: one does, as the grid has it.
+    pairs: int
+
+    @classmethod
+    def of(cls, g: Builder, x: Value, grid: Value) -> _Mapped:
+        sizes = x.shape[2:]
+        if not all(isinstance(size, int) for size in sizes) or len(set(sizes)) == 1:
+            return cls(g, x, grid, 0)
+        wide, high = grid.size(2), grid.size(1)
+        pairs = wide or 0
+        if pairs * 2 < _SHORT_ROW and high and wide:
+            pairs = high * wide
+        if not 1 < pairs <= _LONGEST_ROW:
+            return cls(g, x, grid, 0)
+        dims = [0, 0, 2 * pairs] if pairs == wide else [0, 2 * pairs]
+        return cls(g, x, g.reshape_keeping(grid, dims), pairs)
+
+    def of_sizes(self, formula: Any) -> Value:
+        """A formula of the sizes, to be broadcast over the grid."""
+        sizes = _sizes(self.g, self.x)
+        if not all(isinstance(size, int) for size in sizes):
+            return self.g.reshape(places.per_axis(self.g, sizes, formula, self.grid), [2])
+        values = np.asarray(formula(np.asarray(sizes, np.float64)))
+        if values[0] == values[1]:
+            return self.g.const(values[0], self.grid)
+        return self.g.const(np.tile(values, max(self.pairs, 1)), self.grid)
+
+    def back(self, mapped: Value, grid: Value) -> Value:
+        """As the grid was laid out."""
+        if not self.pairs:
+            return mapped
+        wide = int(grid.size(2) or 0)
+        return self.g.reshape_keeping(mapped, [0, 0 if self.pairs == wide else self.pairs // wide, wide, 2])
 
 
 def _sample(g: Builder, x: Value, grid: Value) -> Value:
@@ -338,26 +395,35 @@ def _sample(g: Builder, x: Value, grid: Value) -> Value:
 
 
 def _zeros_by_kernel(g: Builder, x: Value, grid: Value, align_corners: bool) -> Value:
-    return _sample(g, x, grid * _by_size(g, x, lambda s: (s - 1) / s, grid) if align_corners else grid)
+    if align_corners:
+        mapped = _Mapped.of(g, x, grid)
+        grid = mapped.back(mapped.grid * mapped.of_sizes(_outermost), grid)
+    return _sample(g, x, grid)
+
+
+def _outermost(size: Any) -> Any:
+    """Where the centre of the last pixel is; that of the first is as far below 0."""
+    return (size - 1) / size
 
 
 def _clamped_by_kernel(g: Builder, x: Value, grid: Value, padding: int, align_corners: bool) -> Value:
     """Border and reflection by a grid that does not leave the centres of the outermost pixels, ±(S − 1)/S."""
-    inner = _by_size(g, x, lambda s: (s - 1) / s, grid)
+    mapped = _Mapped.of(g, x, grid)
+    place, last, first = mapped.grid, mapped.of_sizes(_outermost), mapped.of_sizes(lambda s: -_outermost(s))
     if align_corners:
-        grid = grid * inner
+        place = place * last
     if padding == _REFLECTION:
         # A triangle wave; about the centres where corners are aligned, else about the edges of the pixels.
-        low = -inner if align_corners else g.const(-1.0, grid)
-        span = inner * 4 if align_corners else g.const(4.0, grid)
-        away = g.abs(grid - low)
+        low = first if align_corners else g.const(-1.0, grid)
+        span = mapped.of_sizes(lambda s: _outermost(s) * 4) if align_corners else g.const(4.0, grid)
+        away = g.abs(place - low)
         if align_corners:
             # In a plane of one pixel there is nowhere to go.
             span = g.maximum(span, 1e-6)
         away = away - g.floor(away / span) * span
-        grid = g.minimum(away, span - away) + low
-    grid = places.at_least(g, grid, -inner)
-    return _sample(g, x, g.minimum(grid, inner))
+        place = g.minimum(away, span - away) + low
+    place = g.minimum(places.at_least(g, place, first), last)
+    return _sample(g, x, mapped.back(place, grid))
 
 
 # --- by gathers -------------------------------------------------------------------------------------------------
@@ -457,8 +523,6 @@ class _Sampler:
 
     def cubic(self, place: Value) -> tuple[places.Neighbours, int, int]:
         """4 × 4 neighbours, each clipped or reflected by itself."""
-        import numpy as np
-
         g = self.g
         low = g.floor(place)
         fraction = place - low
