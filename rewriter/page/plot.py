@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mark:
-    """One comparison: max|a−b| / max|b|, the sample that it was made on, and what pointing at it shows."""
+    """One comparison: max|a−b| / max|b|, the sample that it was made on, and what pointing at it shows.
+
+    ``sure`` is what any element may be off by, ``limit`` what the largest may; None where no such figure is the rule.
+    """
 
     value: float
     sample: int
     title: str = ""
+    sure: float | None = None
+    limit: float | None = None
+
+    @property
+    def is_beyond(self) -> bool:
+        return self.limit is not None and not self.value <= self.limit
 
 
 @dataclass
@@ -29,16 +38,18 @@ class Row:
     label: str
     note: str = ""
     marks: list[Mark] = field(default_factory=list)
-    #: What every element may be off by, and what the largest may; None where no such figure is the rule.
-    sure: float | None = None
-    limit: float | None = None
+
+    @property
+    def sure(self) -> float | None:
+        return max((mark.sure for mark in self.marks if mark.sure is not None), default=None)
+
+    @property
+    def limit(self) -> float | None:
+        return max((mark.limit for mark in self.marks if mark.limit is not None), default=None)
 
     @property
     def failed(self) -> bool:
-        return any(map(self.is_beyond, self.marks))
-
-    def is_beyond(self, mark: Mark) -> bool:
-        return self.limit is not None and not mark.value <= self.limit
+        return any(mark.is_beyond for mark in self.marks)
 
 
 _LEFT, _RIGHT, _WIDTH = 250.0, 24.0, 880.0
@@ -172,8 +183,7 @@ def _row(row: Row, at: int, low: int, high: int) -> Markup:
         if place in drawn:
             continue  # it would cover the one before
         drawn.add(place)
-        beyond = row.is_beyond(mark)
         # Samples one above the other: their marks often fall on one place.
         y = middle + (min(mark.sample, _SHAPES - 1) - (lanes - 1) / 2) * min(9.0, 24 / lanes)
-        parts.append(shape(mark.sample, x, y, "mark beyond" if beyond else "mark", mark.title))
+        parts.append(shape(mark.sample, x, y, "mark beyond" if mark.is_beyond else "mark", mark.title))
     return tag("g", parts, class_="row failed" if row.failed else "row")

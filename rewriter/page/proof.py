@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from rewriter.page.data import (
@@ -100,9 +101,7 @@ def short_sizes(sample: Figures) -> str:
 def output_rows(outputs: list[Figures], sizes: list[Figures], words: str = "before and after") -> list[Row]:
     """A row of the plot for each output that was compared."""
     return [
-        _with_limits(
-            Row(f"output {item.get('name')}", f"{words}, {item.get('dtype')}", _marks(item, sizes)), item
-        )
+        Row(f"output {item.get('name')}", f"{words}, {item.get('dtype')}", _marks(item, sizes))
         for item in outputs
         if _marks(item, sizes)
     ]
@@ -124,21 +123,11 @@ def _region_rows(regions: list[Figures], sizes: list[Figures]) -> list[Row]:
                 str(item.get("dtype")),
                 str(item.get("tolerance")),
             )
-            row = rows.setdefault(key, _with_limits(Row(f"{key[0]} · {key[1]}"), item))
+            row = rows.setdefault(key, Row(f"{key[0]} · {key[1]}"))
             row.marks += marks
             members[key] = members.get(key, 0) + 1
             row.note = f"{members[key]} × against PyTorch, {key[2]}"
     return list(rows.values())
-
-
-def _with_limits(row: Row, item: Figures) -> Row:
-    tolerance = mapping(item.get("tolerance"))
-    if tolerance:
-        scaled, rtol = number(tolerance.get("scaled")) or 0.0, number(tolerance.get("rtol")) or 0.0
-        only_ulp = not scaled and not rtol and number(tolerance.get("ulp"))
-        if not only_ulp:
-            row.sure, row.limit = scaled, scaled + rtol
-    return row
 
 
 def _marks(item: Figures, sizes: list[Figures], place: str = "") -> list[Mark]:
@@ -153,8 +142,9 @@ def _marks(item: Figures, sizes: list[Figures], place: str = "") -> list[Mark]:
     for at, value in enumerate(seen):
         found = number(value)
         off = absolute[at] if at < len(absolute) else None
+        sure, limit = _allowance(mapping(item.get("tolerance")), number(off), found)
         if found is None:
-            found = number(off)  # nothing to scale by: all expected numbers are zero
+            found, sure, limit = number(off), None, None  # nothing to scale by: all expected numbers are zero
         if found is None:
             continue
         told = [
@@ -163,8 +153,23 @@ def _marks(item: Figures, sizes: list[Figures], place: str = "") -> list[Mark]:
         ]
         told += [f"shape {shapes[at] or 'scalar'}"] if at < len(shapes) else []
         told.append(f"max |a−b| / max |b| {figure(found)}, max |a−b| {figure(off)}")
-        marks.append(Mark(found, at, "\n".join(line for line in told if line)))
+        marks.append(Mark(found, at, "\n".join(line for line in told if line), sure, limit))
     return marks
+
+
+def _allowance(
+    tolerance: Figures, off: float | None, share: float | None
+) -> tuple[float | None, float | None]:
+    """What any element may be off by, and what the largest may, as shares of the largest; None where no such figure is
+    the rule.
+    """
+    rtol, atol, scaled = (number(tolerance.get(name)) or 0.0 for name in ("rtol", "atol", "scaled"))
+    if not tolerance or (not rtol + atol + scaled and number(tolerance.get("ulp"))):
+        return None, None
+    # atol is in the tensor's own unit, max|b|, which the two figures tell where there is a difference.
+    if atol and off and share and math.isfinite(off) and math.isfinite(share):
+        scaled += atol * share / off
+    return scaled, scaled + rtol
 
 
 # --- tables ---------------------------------------------------------------------------------------------------

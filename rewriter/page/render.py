@@ -95,10 +95,19 @@ def _sections(data: dict[str, Any]) -> Iterator[Markup | None]:
         yield from other.placeholders(data)
         yield other.manifest(data)
     else:
-        # Where it failed, what was compared says more than what was replaced.
-        compared = [proof.verification(data), further.whole_model(data), further.gradients(data)]
-        parts = [run.replaced(data), join(compared, further.runtimes(data))]
-        yield from reversed(parts) if outcome == "failed" else parts
+        # Where it failed, what was compared says more than what was replaced, and what differed most of all.
+        compared = [
+            proof.verification(data),
+            further.whole_model(data),
+            further.gradients(data),
+            further.runtimes(data),
+        ]
+        if outcome == "failed":
+            yield from sorted(compared, key=lambda part: not _differs(part))
+            yield run.replaced(data)
+        else:
+            yield run.replaced(data)
+            yield from compared
         yield run.operators(data)
         yield needs.needs(data)
         yield run.interface(data)
@@ -106,6 +115,11 @@ def _sections(data: dict[str, Any]) -> Iterator[Markup | None]:
         if outcome == "copied":
             yield other.manifest(data)
     yield needs.reproduce(data)
+
+
+def _differs(part: Markup | None) -> bool:
+    """Whether a section shows something that differs."""
+    return part is not None and ('class="row failed"' in part or 'class="badge bad"' in part)
 
 
 def _lead(data: dict[str, Any], meaning: str) -> Content:
@@ -133,8 +147,13 @@ def _tiles(data: dict[str, Any]) -> Markup | None:
         before, after = (sum(map(integer, mapping(counts[key]).values())) for key in ("source", "delivered"))
         tiles.append((f"{before} → {after}", "nodes"))
     regions = [item for region in dicts(verification.get("regions")) for item in dicts(region.get("outputs"))]
+    whole = mapping(verification.get("whole_model"))
     for items, label in (
-        (regions, "largest difference from PyTorch, relative to the largest value"),
+        (
+            dicts(whole.get("outputs")),
+            "largest difference from the whole model, relative to the largest value",
+        ),
+        (regions, "largest difference of a replacement from PyTorch, relative to the largest value"),
         (dicts(verification.get("outputs")), "largest difference of an output, before and after, likewise"),
     ):
         worst = largest([item.get("max_scaled") for item in items])

@@ -269,3 +269,20 @@ def test_no_value_of_a_wrong_type_stops_it(failed: tuple[Data, str], value: obje
 
 def test_says_little_of_nothing() -> None:
     parsed(render({}))
+
+
+@pytest.mark.parametrize(("atol", "class_"), [(1.0, "mark"), (0.4, "mark beyond")])
+def test_an_absolute_tolerance_is_in_the_unit_of_the_tensor(data: Data, atol: float, class_: str) -> None:
+    """Off by 0.5 where the largest is 2: a quarter of it."""
+    changed = copy.deepcopy(data)
+    proof = changed["verification"]
+    proof["regions"] = []
+    proof["outputs"][0] |= {
+        "tolerance": {"atol": atol, "rtol": 0.0, "scaled": 0.0, "ulp": 0, "reason": ""},
+        "per_sample": {"shape": ["2×6"], "max_abs": [0.5], "max_scaled": [0.25], "max_ulp": [None]},
+    }
+    section = by_id(parsed(render(changed)), "verification")
+    (mark,) = [
+        e for e in section.iter() if e.find("title") is not None and "sample 0" in str(e.findtext("title"))
+    ]
+    assert mark.get("class") == class_

@@ -56,7 +56,7 @@ def test_zero_stands_apart_and_what_is_no_number_at_the_end() -> None:
     ],
 )
 def test_beyond_the_threshold(value: float, limit: float | None, class_: str) -> None:
-    row = Row("y", marks=[Mark(value, 0, "it")], sure=limit, limit=limit)
+    row = Row("y", marks=[Mark(value, 0, "it", limit, limit)])
     assert marks([row])["it"][1] == class_
     assert row.failed is (class_ == "mark beyond")
 
