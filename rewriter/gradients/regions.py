@@ -207,7 +207,14 @@ class RegionChecker:
                 result.leave(SURROGATE, surrogate)
                 return None
             held = GradientResult(result.pass_name, result.decomposition, region.where)
-            comparison = Comparison(trained, shipped, generator, slacks=part.slacks, labels=_labels(region))
+            comparison = Comparison(
+                trained,
+                shipped,
+                generator,
+                slacks=part.slacks,
+                labels=_labels(region),
+                names=region.placeholder.outputs,
+            )
             wrong = comparison.hold(point, held)
             result.absorb(held)
         except Unlike as error:

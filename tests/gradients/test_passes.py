@@ -47,6 +47,24 @@ EXCEPTIONS: tuple[tuple[str, str, str], ...] = (
     ("scaled_dot_product_attention", "bool[3, 3], is_causal=True", "likewise"),
 )
 
+#: Pass, a part of the case's text, and why it is left out: it would end the process.
+LEFT_OUT: tuple[tuple[str, str, str], ...] = tuple(
+    (
+        "grid_sample",
+        part,
+        "PyTorch 2.13's backward of grid_sample reads out of bounds where a float64 grid is NaN",
+    )
+    for part in ("float32[1, 1, 8, 2]", "float32[1, 1, 5, 2]", "float32[1, 1, 1, 4, 3]")
+)
+
+
+def cases_of(placeholder: Placeholder) -> Iterator[tuple[int, Case]]:
+    """The cases with their numbers."""
+    left_out = [part for owner, part, _ in LEFT_OUT if owner == placeholder.pass_name()]
+    for number, case in enumerate(placeholder.cases()):
+        if not any(part in repr(case) for part in left_out):
+            yield number, case
+
 
 def dtype_of(placeholder: Placeholder, case: Case, dtype: str) -> str | None:
     """``dtype`` where the case is run in it, else the first floating-point dtype that it is run in."""
@@ -65,7 +83,7 @@ def opsets_of(case: Case, form: Decomposition) -> range:
 def cheap(placeholder: Placeholder) -> Iterator[Variant]:
     """Each decomposition once, at its newest opset, on the first case that it serves and that has a gradient."""
     for form in placeholder.decompositions:
-        for number, case in enumerate(placeholder.cases()):
+        for number, case in cases_of(placeholder):
             dtype, opsets = dtype_of(placeholder, case, "float32"), opsets_of(case, form)
             if dtype is None or not opsets:
                 continue
@@ -80,7 +98,7 @@ def cheap(placeholder: Placeholder) -> Iterator[Variant]:
 def complete(placeholder: Placeholder) -> Iterator[Variant]:
     """Every case in every decomposition and both wide dtypes, at every opset at which a form changes."""
     opsets = opsets_of_interest(placeholder)
-    for number, case in enumerate(placeholder.cases()):
+    for number, case in cases_of(placeholder):
         for form in placeholder.decompositions:
             allowed = opsets_of(case, form)
             for opset in sorted({*opsets, *allowed[:1]} & set(allowed)):
@@ -176,7 +194,10 @@ def test_gradcheck_of_the_graph(placeholder: Placeholder) -> None:
 
 
 def test_what_is_listed_exists() -> None:
-    assert {*NOT_DIFFERENTIABLE, *(owner for owner, _, _ in EXCEPTIONS)} <= {p.pass_name() for p in PASSES}
+    assert NOT_DIFFERENTIABLE.keys() <= {p.pass_name() for p in PASSES}
+    for owner, part, _ in (*EXCEPTIONS, *LEFT_OUT):
+        cases = next(p for p in PASSES if p.pass_name() == owner).cases()
+        assert any(part in repr(case) for case in cases), f"{owner}: no case '{part}'"
 
 
 @pytest.mark.parametrize("listed", EXCEPTIONS, ids=lambda e: f"{e[0]} {e[1]}")
