@@ -111,6 +111,23 @@ def column(g: Builder, rows: Value, index: int) -> Value:
     return g.gather(rows, index, axis=1)
 
 
+def suppression_says_little(boxes: Any, kept: Any, iou_threshold: Any, offset: int = 0) -> str | None:
+    """Why agreement on corner boxes (N, 4) would say little of suppression; ``kept`` are the indices that remain."""
+    if len(boxes) < 2:
+        return "there are no two boxes"
+    if no_area(boxes, offset):
+        return "no box has an area"
+    if len(kept) == len(boxes) and float(np.max(iou_threshold)) < 1:
+        return "no box overlaps a better one by more than the threshold, so that nothing is suppressed"
+    return None
+
+
+def no_area(boxes: Any, offset: int = 0) -> bool:
+    """Whether all corner boxes (…, 4), of which there are some, are empty."""
+    sides = boxes[..., 2:].astype(np.float64) - boxes[..., :2].astype(np.float64) + offset
+    return bool(boxes.size) and not bool((sides > 0).all(axis=-1).any())
+
+
 def reference_nms(boxes: Any, scores: Any, iou_threshold: float, offset: int = 0) -> Any:
     """Indices that are kept, by decreasing score, in plain torch.
 

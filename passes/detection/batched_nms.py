@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Any
 from onnx import TensorProto
 
 from passes.detection import _draw as draw
-from passes.detection._nms import column, iou_value, reference_nms, select, single
+from passes.detection._nms import (
+    column,
+    iou_value,
+    reference_nms,
+    select,
+    single,
+    suppression_says_little,
+)
 from passes.detection.nms import descending, kept, ranks
 from rewriter.placeholder import Case, Placeholder, decomposition, f32, i64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rewriter.placeholder import Builder, Value
 
@@ -49,6 +56,9 @@ class BatchedNms(Placeholder):
             remains[mine[reference_nms(boxes[mine], scores[mine], iou)]] = True
         order = scores.sort(stable=True, descending=True).indices
         return order[remains[order]]
+
+    def says_little(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> str | None:
+        return suppression_says_little(arguments["boxes"], results[0], arguments["iou_threshold"])
 
     @decomposition()
     def moved_apart(

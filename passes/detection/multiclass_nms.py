@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from passes.detection import _draw as draw
 from passes.detection._multiclass import Options, by_class, detections, format_of, reference_detections
+from passes.detection._nms import no_area
 from rewriter.placeholder import Case, Placeholder, f32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rewriter.placeholder import Builder, Value
 
@@ -67,6 +70,14 @@ class MulticlassNms(Placeholder):
             padded,
         )
         return reference_detections(boxes, scores, options)
+
+    def says_little(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> str | None:
+        corners = arguments["box_format"] == "xyxy"
+        if corners and no_area(arguments["boxes"]):
+            return "no box has an area"
+        if not bool((arguments["scores"] > np.asarray(arguments["score_threshold"])).any()):
+            return "no score is above the threshold"
+        return None
 
     def decompose(
         self,

@@ -16,12 +16,13 @@ from passes.detection._nms import (
     select,
     single,
     sortable,
+    suppression_says_little,
 )
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, f32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from rewriter.placeholder import Builder, Value
 
@@ -37,6 +38,11 @@ class Nms(Placeholder):
 
     def reference(self, boxes: Any, scores: Any, iou_threshold: Any, offset: int = 0) -> Any:
         return reference_nms(boxes, scores, float(iou_threshold), offset)
+
+    def says_little(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> str | None:
+        return suppression_says_little(
+            arguments["boxes"], results[0], arguments["iou_threshold"], arguments["offset"]
+        )
 
     def decompose(
         self, g: Builder, boxes: Value, scores: Value, iou_threshold: float | Value, offset: int = 0

@@ -135,6 +135,19 @@ class Placeholder:
         """
         raise NotImplementedError
 
+    def says_little(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> str | None:  # noqa: ARG002
+        """Why agreement on these arguments would say little, in a clause ("no box has an area"); None: it says enough.
+
+        ``arguments`` are those of :meth:`reference` by name, tensors as numpy arrays; ``results`` what it gave.  Where
+        it is so in every sample that a model is verified with, there is a warning.
+        """
+        return None
+
+    @property
+    def remarks(self) -> bool:
+        """Whether the pass knows when agreement says little."""
+        return type(self).says_little is not Placeholder.says_little
+
     @property
     def compares(self) -> bool:
         """Whether the pass judges its results itself."""

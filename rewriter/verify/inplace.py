@@ -16,6 +16,7 @@ from onnx import helper
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.verify.alone import mismatch
 from rewriter.verify.cut import prune
+from rewriter.verify.degenerate import Degenerate
 from rewriter.verify.dims import evaluate as size_of
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.reference import ReferenceRefused, check, evaluate
@@ -54,6 +55,9 @@ class InPlace:
     libraries: Sequence[Path] = ()
     #: Samples that the model accepted.
     samples: list[Sample] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.degenerate = Degenerate(self.model, self.inputs)
 
     def batches(
         self, regions: Sequence[tuple[Region, RegionResult]]
@@ -147,6 +151,7 @@ class InPlace:
             problem = check(region.placeholder, names, actual, expected, result.outputs, judgement)
             if problem is not None:
                 wrong.append(mismatch(region, problem, sample.describe()))
+            result.remarks.append(self.degenerate.remarks(region, values, expected))
         if wrong:
             first = wrong[0]
             if len(wrong) > 1:

@@ -124,12 +124,24 @@ class RegionResult:
     how: str = "in place"
     parameters: str = ""
     outputs: list[Checked] = field(default_factory=list)
+    #: Of each sample, why agreement says little: what the region took is constant, saturated, without an area.
+    remarks: list[list[str]] = field(default_factory=list)
     #: Why it is unproved, and what would help.
     reason: str = ""
     remedy: str = ""
 
     def leave_unproved(self, reason: str, remedy: str = TYPES) -> None:
         self.how, self.reason, self.remedy = "unproved", reason, remedy
+
+    @property
+    def says_little(self) -> list[str]:
+        """The remarks that hold for every sample, and the results that are empty or constant in all of them."""
+        common = [text for text in (self.remarks or [[]])[0] if all(text in other for other in self.remarks)]
+        return common + [
+            f"its result '{checked.name}' is {checked.emptiness}"
+            for checked in self.outputs
+            if checked.samples and checked.is_vacuous
+        ]
 
     @property
     def samples(self) -> int:
@@ -150,6 +162,7 @@ class RegionResult:
             "line": self.where.source,
             "how": self.how,
             "reason": self.reason,
+            "says_little": self.says_little,
             "samples": self.samples,
             "outputs": [checked.to_dict() for checked in self.outputs],
         }

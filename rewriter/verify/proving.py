@@ -25,7 +25,7 @@ from rewriter.verify.types import value_types
 from rewriter.verify.weights import Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from onnx import ModelProto
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
     from rewriter.verify.cut import CutModel
+    from rewriter.verify.degenerate import Degenerate
     from rewriter.verify.inputs import Sample
     from rewriter.verify.origin import Origin
     from rewriter.verify.values import Data
@@ -89,6 +90,7 @@ class _Run:
     proof: Proof
     stage: Stage
     origin: Origin | None = None
+    degenerate: Degenerate | None = None
 
     def run(self) -> None:
         pairs = list(zip(self.regions, self.proof.regions, strict=True))
@@ -147,6 +149,7 @@ class _Run:
         self.proof.inputs = "drawn" if inputs.given is None else "given"
         libraries = tuple(self.options.libraries.values())
         place = InPlace(self.weights, cut.model, inputs, types, libraries)
+        self.degenerate = place.degenerate
         outputs = [output.name for output in self.rewritten.graph.output]
         labels = labelled(cut)
         checked = {f"output '{name}'": Checked(name) for name in outputs}
@@ -281,12 +284,14 @@ class _Run:
                     )
         for checked in proof.outputs if proof.whole is None else [*proof.outputs, *proof.whole.outputs]:
             if checked.is_vacuous:
-                told = _vacuous(f"output '{checked.name}'", checked)
+                what = f"output '{checked.name}' is {checked.emptiness} in every sample"
+                told = f"{what}: that it agrees says nothing; {self._remedy([checked.name], what)}"
                 proof.warnings += [told] if told not in proof.warnings else []
-        for result in proof.regions:
-            empty = [checked for checked in result.outputs if checked.samples]
-            if empty and all(checked.is_vacuous for checked in empty):
-                proof.warnings.append(_vacuous(str(result.where), empty[0]))
+        for region, result in zip(self.regions, proof.regions, strict=True):
+            if result.says_little:
+                what = "; ".join(result.says_little)
+                told = f"{region.where}: {what}, in every sample: that it agrees says little"
+                proof.warnings.append(f"{told}; {self._remedy(exposed_names([region]), what)}")
         unproved = [
             (r, result) for r, result in zip(self.regions, proof.regions, strict=True) if not result.is_proved
         ]
@@ -303,6 +308,12 @@ class _Run:
                 remedy=result.remedy,
             )
 
+    def _remedy(self, names: Iterable[str], what: str) -> str:
+        """What to give so that values of the main graph become others."""
+        if self.degenerate is None:
+            return "give other inputs (--inputs, --input-range, --dim)"
+        return self.degenerate.remedy(names, empty="empty" in what)
+
 
 def _called_functions(model: ModelProto) -> set[FunctionKey]:
     """Functions that the main graph calls, directly or through others."""
@@ -317,11 +328,6 @@ def _called_functions(model: ModelProto) -> set[FunctionKey]:
                     found.add(key)
                     waiting.append(function_scope(bodies[key]))
     return found
-
-
-def _vacuous(what: str, checked: Checked) -> str:
-    remedy = "give other inputs (--inputs, --input-range, --dim)"
-    return f"{what} is {checked.emptiness} in every sample: that it agrees says nothing; {remedy}"
 
 
 def _versions(*, with_torch: bool) -> dict[str, str]:

@@ -546,7 +546,8 @@ def test_agreement_of_constants_is_a_warning():
     )
     proof = prove(source, Double())
     assert any("output 'y' is all equal" in warning for warning in proof.warnings)
-    assert any("'it' is all equal" in warning for warning in proof.warnings)
+    assert any("'it': 'x' ('zero') is 0.0 throughout" in warning for warning in proof.warnings)
+    assert any("its result 'y' is all equal" in warning for warning in proof.warnings)
 
 
 # --- operators that nothing here runs -------------------------------------------------------------------------
