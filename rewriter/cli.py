@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rewriter.errors import ModelWriteError, RewriteError, UsageError
+from rewriter.help import Sectioned
 from rewriter.options import Bytes, Library, Range, Sizes, merged
 from rewriter.version import VERSION
 from rewriter.view import complain, show, silence, watched
@@ -34,7 +35,9 @@ _INTERRUPTED, _TERMINATED = 130, 143
 _FOLDERS = re.compile(r"[^=,]*[/\\]")
 
 
-@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.command(
+    cls=Sectioned, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.argument("source", metavar="IN", type=_FILE, required=False)
 @click.argument("target", metavar="[OUT]", type=_FILE, required=False)
 @click.option(
