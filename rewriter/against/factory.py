@@ -145,9 +145,8 @@ class Eager:
             grouped = _grouped(values, list(named))
             args, kwargs = ([], grouped) if grouped is not None else (list(values.values()), {})
             if grouped is None:
-                self.assumed = (
-                    f"inputs were taken in order: forward({', '.join(parameters)}) got {', '.join(values)} of the graph"
-                )
+                takes, given = ", ".join(parameters), ", ".join(values)
+                self.assumed = f"inputs were taken in order: forward({takes}) got {given} of the graph"
         try:
             self._signature.bind(*args, **kwargs)
         except TypeError as error:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from rewriter.against.oracle import Step
-from rewriter.against.running import unchanged
+from rewriter.against.oracle import OracleRefused, Step
+from rewriter.against.running import first_line, unchanged
 from rewriter.verify.values import from_torch
 
 if TYPE_CHECKING:
@@ -44,7 +44,10 @@ class ProgramRun:
                 return value
 
         with unchanged(self._module, evaluate=False):
-            Recorder(self._module).run(*self._leaves, enable_io_processing=False)
+            try:
+                Recorder(self._module).run(*self._leaves, enable_io_processing=False)
+            except Exception as error:
+                raise OracleRefused(f"{type(error).__name__}: {first_line(error)}") from error
         return found
 
 

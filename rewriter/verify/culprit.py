@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     #: Named values of a model on one sample.
     Run = Callable[[Sequence[str]], Mapping[str, Data]]
 
+#: How many values that agree a message lists.
+_SHOWN = 3
+
 _REMEDIES = {
     EXPORT: "the file differs from PyTorch before this tool touches it: export it again, from the same weights and in "
     "evaluation mode",
@@ -159,6 +162,8 @@ class Culprit:
         parting = Parting(source, self._judge, self._place.types, sample.sizes)
         output = next(iter(problems))
         detail = f"{told(output, problems[output])}; "
+        # What had to be assumed may be the fault.
+        note = f"; {self._oracle.assumed}" if self._oracle.assumed else ""
         inner = self._oracle.inner(sample)
         if inner is None:
             why = (
@@ -166,10 +171,10 @@ class Culprit:
                 if self._oracle.recorded
                 else "torch.export does not take the module, so it shows no inner values"
             )
-            return Blame(EXPORT, None, f"{detail}{why}{self._note()}")
+            return Blame(EXPORT, None, f"{detail}{why}{note}")
         names = matched(source, inner.steps)
         if not names:
-            return Blame(EXPORT, None, f"{detail}no inner value could be matched: the file names none")
+            return Blame(EXPORT, None, f"{detail}no inner value could be matched by its name{note}")
         try:
             verdicts = parting.compare(
                 [name for name in parting.computed if name in names],
@@ -177,18 +182,14 @@ class Culprit:
                 lambda part: _renamed(names, inner.values([names[name] for name in part])),
             )
         except RewriteError as error:
-            return Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}")
+            return Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}{note}")
         first = parting.first({**verdicts, **problems}, list(problems)) or output
         problem = verdicts.get(first) or problems.get(first)
-        before = [f"'{name}'" for name in parting.before(first, verdicts) if verdicts[name] is None]
+        before = [f"'{name}'" for name in parting.before(first, verdicts) if verdicts[name] is None][:_SHOWN]
         agrees = f"; {', '.join(before)} before it agree{'s' if len(before) == 1 else ''}" if before else ""
         if before and parting.unseen(first, verdicts):
             agrees += ", and what lies between could not be compared"
-        return Blame(EXPORT, parting.where(first), f"{told(first, problem)}{agrees}{self._note()}")
-
-    def _note(self) -> str:
-        """What the oracle had to assume, which may be the fault."""
-        return f"; {self._oracle.assumed}" if self._oracle.assumed else ""
+        return Blame(EXPORT, parting.where(first), f"{told(first, problem)}{agrees}{note}")
 
     # --- what comes after -----------------------------------------------------------------------------------------
 

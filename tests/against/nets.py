@@ -34,22 +34,10 @@ class Net(nn.Module):
 
 
 class Pair(nn.Module):
-    """A tuple and a dict of tensors as inputs."""
+    """A dict and a tuple of tensors as inputs."""
 
-    def forward(self, pair: tuple[Tensor, Tensor], options: dict[str, Tensor]) -> Tensor:
+    def forward(self, options: dict[str, Tensor], pair: tuple[Tensor, Tensor]) -> Tensor:
         return pair[0] - 2 * pair[1] + options["bias"] * 3
-
-
-class Cache(nn.Module):
-    """A buffer that every call adds to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("seen", torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.seen += 1
-        return roll(x, 1, -1) * self.seen
 
 
 def build() -> Net:

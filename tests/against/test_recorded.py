@@ -153,7 +153,7 @@ def test_the_names_in_the_files_count_where_they_are_the_graphs(tmp_path):
 
 def test_inputs_that_are_initializers_may_be_left_out_or_given(tmp_path):
     text = (
-        '<ir_version: 3, opset_import: ["" : 17]> main (float[n] x, float[1] w) => (float[n] y) '
+        '<ir_version: 8, opset_import: ["" : 17]> main (float[n] x, float[1] w) => (float[n] y) '
         "<float[1] w = {2}> { y = Mul(x, w) }"
     )
     x = np.arange(3.0, dtype=np.float32)
