@@ -9,6 +9,8 @@ import click
 if TYPE_CHECKING:
     from click import Context, HelpFormatter
 
+#: What click calls its own option, whatever its version.
+HELP: Final = "--help"
 #: Every option by the name of its parameter, in the order in which they are shown.
 SECTIONS: Final = {
     "What is replaced": ("passes", "bind", "keep", "library", "portable", "as_function", "strict"),
@@ -17,7 +19,7 @@ SECTIONS: Final = {
     "When values agree": ("atol", "rtol", "compare", "allow_unproved"),
     "More proof": ("against", "check_gradients", "operators", "runtimes"),
     "Instead of a rewrite": ("check", "explain", "list_passes"),
-    "What is told": ("report", "quiet", "verbose", "debug", "version", "help"),
+    "What is told": ("report", "quiet", "verbose", "debug", "version", HELP),
 }
 
 
@@ -26,9 +28,13 @@ class Sectioned(click.Command):
 
     def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
         """Write each section; an option that stands in none is shown at the end rather than not at all."""
-        options = {param.name: param for param in self.get_params(ctx)}
+        options = {
+            HELP if HELP in param.opts else str(param.name): param
+            for param in self.get_params(ctx)
+            if isinstance(param, click.Option)
+        }
         listed = {name for names in SECTIONS.values() for name in names}
-        others = tuple(name for name in options if name is not None and name not in listed)
+        others = tuple(name for name in options if name not in listed)
         for title, names in {**SECTIONS, "Others": others}.items():
             shown = (options[name].get_help_record(ctx) for name in names if name in options)
             rows = [row for row in shown if row is not None]
