@@ -177,7 +177,7 @@ class _Pen:
                     at = self._add("output", text(name), outputs=[])
                     self._edge(*made[name], at)
                 for reader in self.around.readers.get(name, ()):
-                    if id(reader) in own:
+                    if id(reader) in own or self.around.leads_nowhere(reader):
                         continue
                     if id(reader) not in readers:
                         if len(readers) >= _MAX_NEIGHBOURS:

@@ -57,6 +57,10 @@ class Neighbourhood:
         if kind is not None:
             self.types[name] = str(kind)
 
+    def leads_nowhere(self, node: NodeProto) -> bool:
+        """Whether nothing uses what ``node`` gives: some decompositions leave nodes that simplification removes."""
+        return not any(name in self.readers or name in self.outputs for name in node.output)
+
     def learn(self, types: Iterable[tuple[str, TensorType | None]]) -> None:
         """Types that are known from elsewhere; what the scope declares itself stays."""
         for name, kind in types:

@@ -131,6 +131,13 @@ def test_a_large_region_is_drawn_in_part() -> None:
     _check_connected(picture)
 
 
+def test_readers_that_lead_nowhere_are_left_out() -> None:
+    nodes = [roll("x", "r", "roll"), helper.make_node("Relu", ["r"], ["y"], name="relu")]
+    nodes.append(helper.make_node("Neg", ["r"], ["unread"], name="neg"))
+    (drawing,) = drawings(model(nodes, "y"))
+    assert names(drawing["pictures"][0]["before"], "neighbour") == ["relu"]
+
+
 def test_many_readers_are_counted() -> None:
     nodes = [roll("x", "r", "roll")]
     nodes += [helper.make_node("Relu", ["r"], [f"a{index}"], name=f"relu{index}") for index in range(20)]
