@@ -40,6 +40,8 @@ class Options(TypedDict, total=False):
     infer: Callable[..., Any]
     #: Called with the actual and the expected results; what is wrong, or None.
     compare: Callable[[tuple[Any, ...], tuple[Any, ...]], str | None]
+    #: Called with the arguments by name and the results; why agreement on them would say little, or None.
+    says_little: Callable[[Mapping[str, Any], tuple[Any, ...]], str | None]
 
 
 class Body(Protocol):
@@ -138,6 +140,8 @@ def declare(
         members["infer"] = _in_order(options["infer"])
     if "compare" in options:
         members["compare"] = staticmethod(options["compare"])
+    if "says_little" in options:
+        members["says_little"] = staticmethod(options["says_little"])
     made: InteropPass = type(_camel(bare), (InteropPass,), members)()
     return made
 
