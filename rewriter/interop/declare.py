@@ -80,6 +80,9 @@ class InteropPass(Placeholder):
                 "no cases: it could not be proved", where=self.pass_name(), remedy="give at least one Case"
             )
 
+    def _check_parameters(self, item: Decomposition, owner: str) -> None:
+        """Nothing: there is one body, which declares them in its own idiom."""
+
     @functools.cached_property
     def case_list(self) -> tuple[Case, ...]:
         """The cases, drawn once; they also tell what the parameters are."""
