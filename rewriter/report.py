@@ -367,15 +367,14 @@ def size_text(size: float) -> str:
 
 def to_json(data: dict[str, Any]) -> str:
     """Readable, sorted, strict JSON: NaN and infinities, which it has no numbers for, as strings."""
-    return json.dumps(plain(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return json.dumps(_strict(data), indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def plain(data: Any) -> Any:
-    """``data`` as strict JSON has it."""
+def _strict(data: Any) -> Any:
     if isinstance(data, dict):
-        return {str(key): plain(value) for key, value in data.items()}
+        return {str(key): _strict(value) for key, value in data.items()}
     if isinstance(data, (list, tuple)):
-        return [plain(item) for item in data]
+        return [_strict(item) for item in data]
     if isinstance(data, bytes):
         return data.decode("utf-8", "backslashreplace")
     if isinstance(data, float) and (data != data or data in (float("inf"), float("-inf"))):

@@ -6,6 +6,7 @@ It holds no script, asks for nothing on the network, and forbids both to itself.
 from __future__ import annotations
 
 import functools
+import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from rewriter.page import further, needs, other, proof, run
 from rewriter.page.data import dicts, figure, integer, largest, mapping
 from rewriter.page.markup import Markup, code, escape, join, short, tag
 from rewriter.page.parts import badge
-from rewriter.report import plain
+from rewriter.report import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,7 +42,9 @@ def render(data: dict[str, Any]) -> str:
     """The page for a report, an inspection, or what ``--check`` or ``--explain`` found, as ``to_dict()`` gives it or as
     read from its JSON.
     """
-    data = plain(data)
+    data = json.loads(
+        to_json(data)
+    )  # with its keys in the order of the JSON, so that both give the same page
     outcome = str(data.get("outcome"))
     words, state, meaning = _OUTCOMES.get(outcome, (outcome, "plain", ""))
     source = str(data.get("source") or "")
