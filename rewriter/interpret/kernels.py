@@ -43,6 +43,7 @@ def has_body(schema: Schema) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
+@functools.cache
 def supported(opset: int | None = None) -> frozenset[str]:
     """Names of the standard operators that can be computed at ``opset`` (the newest), also by a schema's body."""
     version = defs.onnx_opset_version() if opset is None else opset

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -144,14 +145,4 @@ def first_largest(x: Tensor, axis: int) -> Tensor:
 
 def _matrix(x: Tensor, axis: int) -> Tensor:
     axis = axis % x.ndim if x.ndim else 0
-    rows = 1
-    for size in x.shape[:axis]:
-        rows *= size
-    return x.reshape(rows, -1) if x.numel() else x.reshape(rows, _product(x.shape[axis:]))
-
-
-def _product(sizes: torch.Size) -> int:
-    result = 1
-    for size in sizes:
-        result *= size
-    return result
+    return x.reshape(math.prod(x.shape[:axis]), math.prod(x.shape[axis:]))

@@ -99,7 +99,8 @@ def deform_conv(
     base_x = base_x + (torch.arange(ow) * found.strides[1]).reshape(1, 1, 1, ow)
     y, xx = moved[:, :, :, :, 0] + base_y, moved[:, :, :, :, 1] + base_x  # (N, groups, kh, kw, oh, ow)
     data = x.reshape(n * groups, c // groups, height * width)
-    read = _bilinear(data, y.reshape(n * groups, -1), xx.reshape(n * groups, -1), height, width)
+    points = kh * kw * oh * ow
+    read = _bilinear(data, y.reshape(n * groups, points), xx.reshape(n * groups, points), height, width)
     read = read.reshape(n, groups, c // groups, kh, kw, oh, ow)
     if mask is not None:
         read = read * mask.reshape(n, groups, 1, kh, kw, oh, ow)

@@ -224,7 +224,7 @@ def col2im(call: Call, x: Tensor, image: Tensor, block: Tensor) -> Tensor:
     n = x.shape[0]
     c = x.shape[1] // math.prod(kernel)
     flat = torch.zeros(n, c, math.prod(padded), dtype=x.dtype)
-    made = flat.index_add(2, index.reshape(-1), x.reshape(n, c, -1)).reshape(n, c, *padded)
+    made = flat.index_add(2, index.reshape(-1), x.reshape(n, c, index.numel())).reshape(n, c, *padded)
     return _cropped(made, [(pads[i], size[i]) for i in range(rank)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -74,7 +75,7 @@ def group_normalization_by_group(call: Call, x: Tensor, scale: Tensor, bias: Ten
 
 def _grouped(call: Call, x: Tensor) -> Tensor:
     groups = call["num_groups"]
-    data = _stashed(call, x).reshape(x.shape[0], groups, -1)
+    data = _stashed(call, x).reshape(x.shape[0], groups, math.prod(x.shape[1:]) // groups)
     return _standardised(data, [2], call["epsilon"])[0].reshape(x.shape)
 
 
@@ -99,10 +100,9 @@ def lp_normalization(call: Call, x: Tensor) -> Tensor:
 def lrn(call: Call, x: Tensor) -> Tensor:
     """Over channels c − ⌊(size−1)/2⌋ … c + ⌈(size−1)/2⌉."""
     size = call["size"]
-    squares = (x * x).unsqueeze(1).flatten(3)
+    squares = (x * x).reshape(*x.shape[:2], math.prod(x.shape[2:]))
     low, high = (size - 1) // 2, size // 2
-    padded = F.pad(squares, (0, 0, low, high))
-    total = padded.squeeze(1).unfold(1, size, 1).sum(-1).reshape(x.shape)
+    total = F.pad(squares, (0, 0, low, high)).unfold(1, size, 1).sum(-1).reshape(x.shape)
     made: Tensor = x / (call["bias"] + call["alpha"] / size * total) ** call["beta"]
     return made
 

@@ -26,13 +26,13 @@ def _generator(call: Call) -> torch.Generator | None:
 def _uniform(call: Call, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     drawn = torch.rand(tuple(shape), dtype=torch.float64, generator=_generator(call))
     spread: float = call["high"] - call["low"]
-    return (drawn * spread + call["low"]).to(dtype)
+    return torch.add(drawn * spread, call["low"]).to(dtype)
 
 
 def _normal(call: Call, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     drawn = torch.randn(tuple(shape), dtype=torch.float64, generator=_generator(call))
     spread: float = call["scale"]
-    return (drawn * spread + call["mean"]).to(dtype)
+    return torch.add(drawn * spread, call["mean"]).to(dtype)
 
 
 def _like(call: Call, x: Tensor) -> torch.dtype:

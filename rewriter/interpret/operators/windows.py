@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -81,4 +82,4 @@ def unfolded(x: Tensor, found: Windows, value: float) -> Tensor:
         x = x.unfold(2 + i, found.extents[i], found.strides[i])
     key: tuple[Any, ...] = (..., *(slice(None, None, dilation) for dilation in found.dilations))
     x = x[key]
-    return x.reshape(*x.shape[: 2 + rank], -1)
+    return x.reshape(*x.shape[: 2 + rank], math.prod(found.kernel))
