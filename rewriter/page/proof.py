@@ -234,9 +234,8 @@ def _allowed(item: Figures) -> str:
     tolerance = mapping(item.get("tolerance"))
     if item.get("tolerance") is None:
         return "the pass compares by itself" if integer(item.get("samples")) else "–"
-    parts = [
-        f"{name} {value:g}" for name, value in tolerance.items() if isinstance(value, (int, float)) and value
-    ]
+    allowed = [(name, number(tolerance.get(name))) for name in ("rtol", "atol", "scaled", "ulp")]
+    parts = [f"{name} {value:g}" for name, value in allowed if value]
     text = ", ".join(parts) or "exact"
     return f"{text}; {item['vacuous']}, so agreement says nothing" if item.get("vacuous") else text
 
