@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.verify.drawing import drawn
+from rewriter.verify.probes import Prober
 from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.reference import ReferenceRefused, check, evaluate
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
@@ -41,6 +42,7 @@ class AloneProver:
         self.options = options
         self._indexes: dict[ScopeRef, Index] = {}
         self._proved: dict[Any, RegionResult] = {}
+        self._prober = Prober(weights, model, options)
 
     def prove(self, region: Region, result: RegionResult) -> None:
         """Fill in ``result``; MismatchError where the region is wrong."""
@@ -114,6 +116,8 @@ class AloneProver:
                 result.leave_unproved(str(error), NO_REFERENCE)
                 return False
             self._compare(region, session, made, expected, result)
+            if number == 0 and self.options.inputs is None:
+                self._prober.vary(region, session, made.feeds)
             return True
         if refusal:
             result.leave_unproved(f"its reference refused every drawn input: {refusal}", ALLOW)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from onnx import helper
-
-from rewriter.placeholder.binding import Ref
-from rewriter.placeholder.case import TensorSpec
 from rewriter.types import dtype_name
 from rewriter.verify.dims import ATTEMPTS, Sizes
+from rewriter.verify.examples import drawn_as, examples
 from rewriter.verify.inputs import INTEGERS, default_values, generator, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    import numpy as np
 
     from rewriter.decompose import Region
     from rewriter.placeholder.case import Draw
@@ -25,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Ranges for integers of unknown meaning, from the least constrained on.
 _INTEGER_RANGES = ((-5, 5), (0, 5), (0, 1), (0, 0))
+#: Attempts that draw as the cases do, whatever sizes were tried.
+_LAST = ATTEMPTS - 2
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def drawn(
     """Drawings of sample ``number`` for inputs of ``types``, likely ones first: take the first that is accepted."""
     names = set().union(*(Sizes({name: kind}).names for name, kind in types.items())) if types else set()
     sizes = Sizes(types, {name: values for name, values in options.dims.items() if name in names})
-    draws = _draws(region)
+    known = examples(region)
     for attempt in range(ATTEMPTS):
         chosen = sizes.draw(number, attempt)
         feeds: dict[str, Array] = {}
@@ -58,34 +58,21 @@ def drawn(
                 break
             # The name of an inner value may change between versions; its position does not.
             rng = generator(options.seed, number, f"{region.placeholder.pass_name()} {position}")
+            # After those of the cases, whatever the types allow.
+            draws = (
+                known[(number + attempt) % len(known)] if attempt < max(len(known), _LAST) and known else {}
+            )
             feeds[name] = _values(rng, kind.dtype, shape, draws.get(name), attempt)
         else:
             yield Drawn(feeds, chosen, number)
 
 
-def _draws(region: Region) -> dict[str, Draw]:
-    """How the pass itself draws its tensor arguments (boxes that overlap, not noise): that of its first case."""
-    found: dict[str, Draw] = {}
-    by_parameter: dict[str, TensorSpec] = {}
-    placeholder = region.placeholder
-    for case in placeholder.cases():
-        for name, spec in case.arguments(placeholder.signature.names).items():
-            if isinstance(spec, TensorSpec) and spec.draw is not None:
-                by_parameter.setdefault(name, spec)
-    for name, argument in region.bound.arguments.items():
-        spec = by_parameter.get(name)
-        if isinstance(argument, Ref) and spec is not None and spec.draw is not None:
-            same = argument.type is not None and dtype_name(argument.type.dtype) == spec.dtype
-            if same or spec.varies:
-                found[argument.name] = spec.draw
-    return found
-
-
 def _values(
     rng: np.random.Generator, dtype: int, shape: tuple[int, ...], draw: Draw | None, attempt: int
 ) -> Array:
-    if draw is not None:
-        return np.asarray(draw(rng, shape)).reshape(shape).astype(helper.tensor_dtype_to_np_dtype(dtype))
+    made = None if draw is None else drawn_as(draw, rng, dtype, shape)
+    if made is not None:
+        return made
     if dtype in INTEGERS:
         low, high = _INTEGER_RANGES[attempt % len(_INTEGER_RANGES)]
         unsigned = dtype_name(dtype).startswith("uint")

@@ -16,15 +16,18 @@ from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
 from rewriter.types import TensorType, dtype_name
-from rewriter.verify.dims import Sizes, key_of
+from rewriter.verify.dims import ATTEMPTS, Sizes, key_of
+from rewriter.verify.examples import drawn_as
 from rewriter.verify.given import check_given, load_given
 from rewriter.verify.ranges import Range, indexed_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from onnx import ModelProto
 
+    from rewriter.placeholder.case import Draw
+    from rewriter.verify.examples import Example
     from rewriter.verify.numbers import Array
     from rewriter.verify.options import VerifyOptions
     from rewriter.verify.values import Data
@@ -68,6 +71,8 @@ class Inputs:
     options: VerifyOptions
     ranges: Mapping[str, Range] = field(default_factory=dict)
     given: Mapping[str, Data] | None = None
+    #: Ways to draw inputs that placeholders take as they are.
+    examples: Sequence[Example] = ()
     #: Of the main graph's values, for sizes that bound a range.
     notes: list[str] = field(default_factory=list)
 
@@ -83,7 +88,7 @@ class Inputs:
         if self.given is not None:
             return False
         return any(name not in self.sizes.fixed for name in self.sizes.names) or bool(
-            self._of_unknown_meaning()
+            self._of_unknown_meaning() or self.examples
         )
 
     @property
@@ -115,6 +120,20 @@ class Inputs:
             and not (_LENGTH.search(name) or _MASK.search(name))
         ]
 
+    def _example(self, name: str, index: int, attempt: int) -> Draw | None:
+        """How the cases of a pass draw the input, in the first attempts; None where nothing is said of it, or more."""
+        if not self.examples or name in self.options.input_ranges or name in self.ranges:
+            return None
+        last = max(len(self.examples), ATTEMPTS - 2)
+        return self.examples[(index + attempt) % len(self.examples)].get(name) if attempt < last else None
+
+    def _as_example(
+        self, name: str, dtype: int, shape: tuple[int, ...], index: int, attempt: int
+    ) -> Array | None:
+        draw = self._example(name, index, attempt)
+        rng = generator(self.options.seed, index, name)
+        return None if draw is None else drawn_as(draw, rng, dtype, shape)
+
     def draw(self, index: int, attempt: int = 0, sizes: Mapping[str, int] | None = None) -> Sample | None:
         """The ``index``-th sample; None where the sizes do not fit together: ``sizes``, or this ``attempt``'s."""
         sizes = self.sizes.draw(index, attempt) if sizes is None else dict(sizes)
@@ -128,7 +147,8 @@ class Inputs:
             if shape is None:
                 return None
             try:
-                feeds[name] = self._values(name, kind.dtype, shape, sizes, index)
+                made = self._as_example(name, kind.dtype, shape, index, attempt)
+                feeds[name] = self._values(name, kind.dtype, shape, sizes, index) if made is None else made
             except (MemoryError, OverflowError, ValueError) as error:  # numpy's, by how much too large it is
                 raise CannotVerifyError(
                     f"input '{name}' of shape {list(shape)} cannot be drawn: {error}",
@@ -136,7 +156,7 @@ class Inputs:
                 ) from error
         if attempt % 3:
             for name in self._of_unknown_meaning():
-                if name not in (self.given or {}):
+                if name not in (self.given or {}) and not self._example(name, index, attempt):
                     rng = generator(self.options.seed, index, name)
                     feeds[name] = within(rng, self.types[name].dtype, feeds[name].shape, 0, 2 - attempt % 3)
         return Sample(feeds, sizes, index, attempt, self.given is None)
@@ -177,12 +197,13 @@ def inputs_of(
     options: VerifyOptions,
     *,
     extra: Iterable[str] = (),
+    examples: Sequence[Example] = (),
 ) -> Inputs:
     """The inputs of ``model``'s main graph.
 
     ``types`` are those of the main graph's values.  ``extra`` are inputs that were not the user's (the results of
-    operators that were cut out): they are drawn even if inputs are given.  UsageError where flags name what is not
-    there, CannotVerifyError where an input cannot be drawn.
+    operators that were cut out): they are drawn even if inputs are given.  ``examples`` are ways to draw some of them.
+    UsageError where flags name what is not there, CannotVerifyError where an input cannot be drawn.
     """
     own = set(extra)
     overridable = {t.name for t in model.graph.initializer} | {
@@ -218,7 +239,7 @@ def inputs_of(
     _check_ranges(options, kinds)
     integers = [name for name, kind in kinds.items() if kind.dtype in INTEGERS]
     ranges = indexed_ranges(model, integers, types, constants) if integers else {}
-    return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given)
+    return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given, examples)
 
 
 def generator(seed: int, index: int, name: str | bytes) -> np.random.Generator:
