@@ -8,9 +8,11 @@
 
 Every decomposition is forced, not only the one that would be chosen, in static and symbolic sizes, and the chosen one
 is run in the main graph, in a body of If and in a model-local function, against the pass's PyTorch reference.
+:func:`check_gradients` holds the gradient of the reference against that of the decomposition.
 """
 
 from rewriter.testing.check import Outcome, check
+from rewriter.testing.gradients import check_gradients
 from rewriter.testing.variants import Variant, opsets_of_interest, variants
 
-__all__ = ["Outcome", "Variant", "check", "opsets_of_interest", "variants"]
+__all__ = ["Outcome", "Variant", "check", "check_gradients", "opsets_of_interest", "variants"]
