@@ -138,12 +138,16 @@ class Degenerate:
             return "" if flat.size == 1 else f"{flat[0]} throughout"
         if not is_float(value.dtype) or value.dtype.kind == "c":
             return ""
+        # Only what begins so, or comes from such an operator, is looked at as a whole.
+        unbounded = not np.isfinite(to_float64(flat[:64])).any()
+        source = self._source(name) if flat.size >= _FEW else None
+        if source is None and not unbounded:
+            return ""
         numbers = to_float64(flat)
         finite = numbers[np.isfinite(numbers)]
         if not finite.size:
             return "without a finite number"
-        source = self._source(name)
-        if source is None or flat.size < _FEW:
+        if source is None:
             return ""
         low, high = float(finite.min()), float(finite.max())
         near = 1e-6 * max(high - low, 1e-30)

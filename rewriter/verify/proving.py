@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from rewriter.verify.values import Data
 
 
+_DRAWN = "what it takes was drawn by its types, at sizes that --dim names"
+
+
 def verify(
     file: ModelFile,
     rewritten: ModelProto,
@@ -291,7 +294,8 @@ class _Run:
             if result.says_little:
                 what = "; ".join(result.says_little)
                 told = f"{region.where}: {what}, in every sample: that it agrees says little"
-                proof.warnings.append(f"{told}; {self._remedy(exposed_names([region]), what)}")
+                remedy = self._remedy(exposed_names([region]), what) if region.scope.is_main else _DRAWN
+                proof.warnings.append(f"{told}; {remedy}")
         unproved = [
             (r, result) for r, result in zip(self.regions, proof.regions, strict=True) if not result.is_proved
         ]
