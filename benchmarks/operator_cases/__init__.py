@@ -20,11 +20,13 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from onnx import ModelProto
 
     from rewriter.placeholder import Case
 
@@ -41,6 +43,10 @@ class Row:
     export: bool | None = None
     #: Whether PyTorch itself has the operator: ``torch`` may be a formula that some library has of it.
     builtin: bool = True
+    #: Forms that other exporters write (torchvision registers its own), by name: from the opset to the model.
+    peers: Mapping[str, Callable[[int], ModelProto]] = field(default_factory=dict)
+    #: Changes to the inputs that a form has to stand, beyond those that every row makes.
+    special: Mapping[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     @property
     def counts(self) -> bool:

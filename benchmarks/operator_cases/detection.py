@@ -1,15 +1,14 @@
 """Rows for the passes of passes/detection/; see the package's docstring.
 
 PyTorch has none of these operators, and exporters cannot write their references, which loop: only `box_decode` has
-an exporter's form to be held against.  torchvision's own export of `nms` (Unsqueeze, NonMaxSuppression, Gather,
-Squeeze) was timed beside ours by hand, on boxes drawn as here, one thread, median of 201: 7.6 and 10.6 µs for 20
-boxes, 61.1 and 66.8 for 300, 548 and 557 for 1000, 3679 and 3801 for 4000.  The few microseconds are what NaN scores
-and swapped corners cost.
+an exporter's form to be held against, and `nms` the one that torchvision registers for torch.onnx.
 """
 
 from typing import Any
 
 import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
 
 from operator_cases import Row
 from passes.detection import _draw as draw
@@ -33,9 +32,59 @@ def _scores(*shape: int) -> Any:
     return f32(*shape, draw=_sparse)
 
 
+def _torchvision_nms(count: int) -> Any:
+    """As torchvision (v0.29.1) exports its `nms`, in torchvision/ops/_register_onnx_ops.py, without its idle casts."""
+
+    def model(opset: int) -> onnx.ModelProto:
+        constants = {
+            "first": np.array([0], np.int64),
+            "most": np.array([2**63 - 1], np.int64),
+            "iou": np.array([0.5], np.float32),
+            "box": np.array([2], np.int64),
+            "last": np.array([1], np.int64),
+        }
+        steps = (
+            ("Unsqueeze", "boxes first", "rows"),
+            ("Unsqueeze", "scores first", "by_class"),
+            ("Unsqueeze", "by_class first", "by_image"),
+            ("NonMaxSuppression", "rows by_image most iou", "found"),
+            ("Gather", "found box", "column"),
+            ("Squeeze", "column last", "kept"),
+        )
+        nodes = [helper.make_node(op, inputs.split(), [output]) for op, inputs, output in steps]
+        nodes[4].attribute.append(helper.make_attribute("axis", 1))
+        inputs = [
+            helper.make_tensor_value_info("boxes", TensorProto.FLOAT, [count, 4]),
+            helper.make_tensor_value_info("scores", TensorProto.FLOAT, [count]),
+        ]
+        outputs = [helper.make_tensor_value_info("kept", TensorProto.INT64, [None])]
+        tensors = [numpy_helper.from_array(array, name) for name, array in constants.items()]
+        graph = helper.make_graph(nodes, "nms", inputs, outputs, tensors)
+        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+        made.ir_version = 8
+        return made
+
+    return model
+
+
+def _swapped(feeds: dict[str, Any]) -> dict[str, Any]:
+    """Every third box with its corners the wrong way round."""
+    feeds["boxes"][::3] = feeds["boxes"][::3, [2, 3, 0, 1]]
+    return feeds
+
+
+def _nms(count: int) -> Row:
+    return Row(
+        "nms",
+        str(count),
+        Case(_boxes(count, 4), f32(count, draw=draw.distinct), iou_threshold=0.5),
+        peers={"torchvision": _torchvision_nms(count)},
+        special={"swapped corners": _swapped},
+    )
+
+
 ROWS: tuple[Row, ...] = (
-    Row("nms", "100", Case(_boxes(100, 4), f32(100, draw=draw.distinct), iou_threshold=0.5)),
-    Row("nms", "1000", Case(_boxes(1000, 4), f32(1000, draw=draw.distinct), iou_threshold=0.5)),
+    *(_nms(count) for count in (20, 100, 300, 1000, 4000)),
     Row(
         "batched_nms",
         "1000, 80 classes: moved apart",
