@@ -177,6 +177,8 @@ def rewrite(
     except RewriteError as error:
         report.outcome = "failed"
         report.failure = Failure.of(error, folders_of(source, target, against))
+        if report.details is not None:
+            report.details.failed(error)
         error.report = report
         raise
     return report

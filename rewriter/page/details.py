@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.declare.contents import contents_of
 from rewriter.declare.runtimes import judge, table
 from rewriter.domains import normal_domain
+from rewriter.errors import Where
 from rewriter.graph.scopes import function_scope, main_scope, qualified, text
 from rewriter.page.sketch import Sketchbook
 from rewriter.report import function_name
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto, ValueInfoProto
 
+    from rewriter.errors import RewriteError
     from rewriter.graph.expanding import Region
     from rewriter.storage import ModelFile
 
@@ -33,6 +35,8 @@ class Details:
     operators: dict[str, dict[str, int]] = field(default_factory=dict)
     interface: dict[str, list[dict[str, str]]] | None = None
     runtimes: dict[str, Any] | None = None
+    #: Of a run that failed, the node where it did.
+    culprit: dict[str, Any] | None = None
     _sketchbook: Sketchbook | None = field(default=None, repr=False)
 
     def source(self, model: ModelProto) -> None:
@@ -43,8 +47,8 @@ class Details:
         """``model`` holds the nodes of ``regions``."""
         assert self._sketchbook is not None
         self.operators["rewritten"] = count(model)
-        self.drawings = self._sketchbook.drawings(model, regions)
-        self._sketchbook = None
+        self._sketchbook.turn(model, regions)
+        self.drawings = self._sketchbook.drawings()
 
     def delivered(self, file: ModelFile, model: ModelProto) -> None:
         """``model`` is the skeleton of ``file`` that is to be written."""
@@ -67,12 +71,20 @@ class Details:
             ],
         }
 
+    def failed(self, error: RewriteError) -> None:
+        """Draw the node that ``error`` is about, where it names one."""
+        blame = getattr(error, "blame", None)
+        where = (None if blame is None else blame.where) or error.where
+        if self._sketchbook is not None and isinstance(where, Where):
+            self.culprit = self._sketchbook.at(where)
+
     def to_dict(self) -> dict[str, Any]:
         return {
             "drawings": self.drawings,
             "operators": self.operators or None,
             "interface": self.interface,
             "runtimes": self.runtimes,
+            "culprit": self.culprit,
         }
 
 

@@ -20,8 +20,10 @@ Content = Union[str, "Markup", "Iterable[Content]", None]
 #: Categories of characters that have no look of their own: controls, formats (the marks of direction among them),
 #: surrogates, private use, unassigned, and the separators of lines and paragraphs.
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-#: A source line with its folder, as exporters record it: folders tell whose machine it was.
-_FOLDERS = re.compile(r"(?:[A-Za-z]:)?[^\s\"'()<>,;]*[/\\](?=[^/\\\s\"'()<>,;]+\.py:\d+)")
+#: The end of a source line, and what may stand before a path without being part of it.
+_LINE = re.compile(r"\.py:\d+")
+_DELIMITERS = " \t\n\"'()<>,;"
+_ABSOLUTE = re.compile(r"(?:[A-Za-z]:)?[/\\]")
 
 
 class Markup(str):
@@ -32,10 +34,37 @@ class Markup(str):
 
 def visible(text: str) -> str:
     """``text`` with each character that is not seen written out, and source lines without their folders."""
-    text = _FOLDERS.sub("", text)
+    text = without_folders(text)
     if text.isascii() and text.isprintable():
         return text
     return "".join(_visible(character) for character in text)
+
+
+def without_folders(text: str) -> str:
+    """``text`` with its source lines by the names of their files alone: exporters record the folders of somebody's
+    machine.
+    """
+    parts: list[str] = []
+    last = 0
+    for match in _LINE.finditer(text):
+        head = text[last : match.start()]
+        slash = max(head.rfind("/"), head.rfind("\\"))
+        start = _path_start(head, slash, is_all=not last and match.end() == len(text)) if slash >= 0 else None
+        parts.append(head if start is None else head[:start] + head[slash + 1 :])
+        parts.append(match[0])
+        last = match.end()
+    return "".join(parts) + text[last:]
+
+
+def _path_start(head: str, slash: int, *, is_all: bool) -> int | None:
+    """Where in ``head`` the path begins whose last folder ends at ``slash``; None where that is another path."""
+    opened = head.rfind("(", 0, slash) + 1
+    for start in [opened] if opened and ")" not in head[opened:] else [0] if is_all else []:
+        if _ABSOLUTE.match(head, start):
+            return start  # alone or in parentheses; blanks belong to it
+    if any(character in head[slash:] for character in _DELIMITERS):
+        return None
+    return max(head.rfind(character, 0, slash) for character in _DELIMITERS) + 1
 
 
 def _visible(character: str) -> str:

@@ -10,7 +10,7 @@ import json
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from rewriter.page import further, needs, other, proof, run
+from rewriter.page import further, needs, other, proof, replaced, run
 from rewriter.page.data import dicts, figure, integer, largest, mapping
 from rewriter.page.markup import Markup, code, escape, join, short, tag
 from rewriter.page.parts import badge
@@ -107,9 +107,9 @@ def _sections(data: dict[str, Any]) -> Iterator[Markup | None]:
         ]
         if outcome == "failed":
             yield from sorted(compared, key=lambda part: not _differs(part))
-            yield run.replaced(data)
+            yield replaced.replaced(data)
         else:
-            yield run.replaced(data)
+            yield replaced.replaced(data)
             yield from compared
         yield run.operators(data)
         yield needs.needs(data)
@@ -140,11 +140,11 @@ def _tiles(data: dict[str, Any]) -> Markup | None:
     """The few figures that matter most."""
     tiles: list[tuple[str, str]] = []
     verification = mapping(data.get("verification"))
-    replaced = [entry for entry in dicts(data.get("replaced")) if not entry.get("via")]
-    if replaced or ("replaced" in data and data.get("outcome") != "failed"):
-        kinds = len({str(entry.get("operator")) for entry in replaced})
-        noun = "placeholder" if len(replaced) == 1 else "placeholders"
-        tiles.append((str(len(replaced)), f"{noun} replaced" + (f", of {kinds} kinds" if kinds > 1 else "")))
+    gone = [entry for entry in dicts(data.get("replaced")) if not entry.get("via")]
+    if gone or ("replaced" in data and data.get("outcome") != "failed"):
+        kinds = len({str(entry.get("operator")) for entry in gone})
+        noun = "placeholder" if len(gone) == 1 else "placeholders"
+        tiles.append((str(len(gone)), f"{noun} replaced" + (f", of {kinds} kinds" if kinds > 1 else "")))
     counts = mapping(mapping(data.get("details")).get("operators"))
     if "source" in counts and "delivered" in counts:
         before, after = (sum(map(integer, mapping(counts[key]).values())) for key in ("source", "delivered"))

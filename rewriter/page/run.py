@@ -1,14 +1,13 @@
-"""The sections on what a run did to the model: failure, replacements, counts of operators, notes."""
+"""The sections on what a run did to the model: failure, warnings, counts of operators, notes, interface."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from rewriter.page.data import counted, dicts, integer, mapping, texts
-from rewriter.page.graph import graph_svg
 from rewriter.page.markup import code, join, short, table, tag
-from rewriter.page.parts import bullets, facts, folded, operator, scroll, section
+from rewriter.page.parts import bullets, facts, folded, section
+from rewriter.page.replaced import picture
 from rewriter.report import size_text
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ def failure(data: dict[str, Any]) -> Markup | None:
         return None
     proof = mapping(data.get("verification"))
     blame = mapping(proof.get("blame"))
+    culprit = mapping(mapping(data.get("details")).get("culprit"))
     return section(
         "What went wrong",
         tag("p", short(str(found.get("what", "")), 4000), class_="what"),
@@ -35,13 +35,15 @@ def failure(data: dict[str, Any]) -> Markup | None:
                 ("exit code", str(found.get("exit_code", ""))),
             ]
         ),
-        _blame(blame) if blame else None,
+        _blame(blame, str(found.get("what"))) if blame else None,
+        picture(culprit, "culprit") if culprit else None,
         id="failure",
     )
 
 
-def _blame(blame: dict[str, Any]) -> Content:
-    """Which stage made the difference, and at which node it shows first."""
+def _blame(blame: dict[str, Any], said: str) -> Content:
+    """Which stage made the difference, and at which node it shows first; what was ``said`` is not said again."""
+    detail = str(blame.get("detail") or "")
     node, operator_ = blame.get("node"), blame.get("operator")
     return [
         tag("h3", "Where it comes from"),
@@ -51,7 +53,7 @@ def _blame(blame: dict[str, Any]) -> Content:
                 ("first at", join(code(str(operator_ or "")), " ", code(str(node), 120)) if node else None),
                 ("line", code(str(blame["line"]), 120) if blame.get("line") else None),
                 ("in", short(str(blame["scope"]), 120) if blame.get("scope") else None),
-                ("what", short(str(blame["detail"]), 1000) if blame.get("detail") else None),
+                ("what", short(detail, 1000) if detail not in said else None),
             ]
         ),
     ]
@@ -70,125 +72,6 @@ def warnings(data: dict[str, Any]) -> Markup | None:
         folded(f"{len(rest)} more", bullets([short(text, 1000) for text in rest])) if rest else None,
         id="warnings",
     )
-
-
-def replaced(data: dict[str, Any]) -> Markup | None:
-    """Each kind of replacement, with pictures where the report has them."""
-    entries = [entry for entry in dicts(data.get("replaced")) if not entry.get("via")]
-    drawings = dicts(mapping(data.get("details")).get("drawings"))
-    if not entries:
-        return None
-    content: list[Content] = []
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for entry in entries:
-        groups.setdefault(_kind(entry, bool(entry.get("function"))), []).append(entry)
-    drawn = {
-        _kind(drawing, any(p.get("function") for p in dicts(drawing.get("pictures")))): drawing
-        for drawing in drawings
-    }
-    for at, (key, members) in enumerate(groups.items()):
-        content.append(_group(key, members, drawn.get(key), f"drawing-{at}"))
-    if drawings:
-        content.insert(
-            0,
-            tag(
-                "p",
-                "Left: the placeholder with its neighbours as exported. Right: what stands there now, before "
-                "simplification. Point at a box for its name and values.",
-                class_="hint",
-            ),
-        )
-    return section(f"{counted(len(entries), 'placeholder')} replaced", content, id="replaced")
-
-
-def _kind(entry: dict[str, Any], stays: bool) -> tuple[str, ...]:
-    keys = (entry.get("operator"), entry.get("pass"), entry.get("decomposition"))
-    return (*map(str, keys), " ".join(texts(entry.get("into"))), str(stays))
-
-
-def _group(
-    key: tuple[str, ...], members: list[dict[str, Any]], drawing: dict[str, Any] | None, number: str
-) -> Markup:
-    name, by, decomposition, into, stays = key
-    counts = ", ".join(f"{n} {op}" if n > 1 else op for op, n in sorted(Counter(into.split()).items()))
-    becomes = f"stays, as a call to a function of {counts}" if stays == "True" else counts or "nothing"
-    first = members[0]
-    reason = str(first.get("reason") or "")
-    assumed = "taken by its name alone: its meaning is assumed" if first.get("assumed") else ""
-    pictures = dicts((drawing or {}).get("pictures"))
-    return tag(
-        "article",
-        tag(
-            "h3",
-            tag("span", f"{len(members)} × ", class_="count"),
-            operator(name),
-            " → ",
-            short(becomes, 160),
-        ),
-        tag(
-            "p", "pass ", code(by), ", decomposition ", code(decomposition), f": {reason}" if reason else None
-        ),
-        tag("p", assumed, class_="warnings") if assumed else None,
-        tag(
-            "div",
-            [_picture(picture, f"{number}-{at}") for at, picture in enumerate(pictures)],
-            class_="figures",
-        )
-        if pictures
-        else None,
-        _not_drawn(drawing, len(pictures)),
-        folded(f"{'Where it stood' if len(members) == 1 else 'Where they stood'}", _places(members)),
-    )
-
-
-def _not_drawn(drawing: dict[str, Any] | None, shown: int) -> Markup | None:
-    rest = integer((drawing or {}).get("variants")) - shown
-    if rest <= 0:
-        return None
-    words = "with other parameters or types" if shown else "not drawn, for the page's sake"
-    return tag("p", f"… and {rest} more {'kind' if rest == 1 else 'kinds'} {words}", class_="hint")
-
-
-def _picture(picture: dict[str, Any], number: str) -> Markup:
-    count = integer(picture.get("count"))
-    parameters = str(picture.get("parameters") or "")
-    alike = f", and {counted(count - 1, 'more like it', 'more like it')}" if count > 1 else ""
-    function = picture.get("function")
-    titles = {
-        "before": "before",
-        "after": f"after: the function {function}" if function else "after",
-    }
-    sides: list[Content] = []
-    for side, title in titles.items():
-        graph = mapping(picture.get(side))
-        drawn: Content = tag("p", "not drawn", class_="hint")
-        if dicts(graph.get("nodes")):
-            label = f"{title} around {picture.get('node')}"
-            drawn = scroll(label, graph_svg(graph, label, f"{number}-{side}"))
-        sides.append(tag("div", tag("h4", short(title, 120)), drawn, class_=f"side {side}"))
-    return tag(
-        "figure",
-        tag(
-            "figcaption",
-            code(str(picture.get("node"))),
-            f" in {picture.get('scope')}" if picture.get("scope") != "main graph" else None,
-            [" with ", code(parameters, 160)] if parameters else None,
-            alike,
-        ),
-        tag("div", sides, class_="sides"),
-    )
-
-
-def _places(members: list[dict[str, Any]]) -> Content:
-    rows = [
-        (code(str(m.get("node")), 80), short(str(m.get("scope")), 80), short(str(m.get("line") or "–"), 60))
-        for m in members[:_SHOWN_PLACES]
-    ]
-    more = len(members) - _SHOWN_PLACES
-    return [
-        table(("node", "graph", "line"), rows, caption="Places"),
-        tag("p", f"and {more} more") if more > 0 else None,
-    ]
 
 
 def operators(data: dict[str, Any]) -> Markup | None:
@@ -235,11 +118,16 @@ def _operator_tables(stages: list[tuple[str, dict[str, Any]]]) -> list[Content]:
 
     totals = [sum(integer(count) for count in stage.values()) for _, stage in stages]
     caption = "Nodes: " + ", ".join(f"{n} {_HEADS[key]}" for (key, _), n in zip(stages, totals, strict=True))
+    words = (
+        f"{counted(len(same), 'operator')} as often as before"
+        if len(stages) > 1
+        else "Operators of the model"
+    )
     return [
         table(head, rows(changed), caption=caption, numeric=len(stages)) if changed else tag("p", caption),
         folded(
-            f"{counted(len(same), 'operator')} as often as before",
-            table(head, rows(same), caption="Unchanged", numeric=len(stages)),
+            words,
+            table(head, rows(same), caption=words, numeric=len(stages)),
         )
         if same
         else None,

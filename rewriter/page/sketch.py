@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto, NodeProto
 
+    from rewriter.errors import Where
     from rewriter.graph.expanding import Region
     from rewriter.graph.scopes import Scope
     from rewriter.page.drawing import Picture
@@ -33,6 +34,8 @@ PER_KIND, IN_ALL = 2, 30
 #: Between the parameters in a description; a tuple has commas of its own.
 _PARAMETER = re.compile(r", (?=\w+=)")
 
+#: Scope, node, operator.
+_Place = tuple[str, str, str]
 _Kind = tuple[str, str, str, tuple[str, ...], bool]
 
 
@@ -41,13 +44,20 @@ class Sketchbook:
 
     def __init__(self, model: ModelProto) -> None:
         """``model`` is a skeleton, so that its copy holds no weights."""
-        self._before = ModelProto()
-        self._before.CopyFrom(model)
+        before = ModelProto()
+        before.CopyFrom(model)
+        self._artist = _Artist(before)
+        self._regions: list[Region] = []
 
-    def drawings(self, model: ModelProto, regions: Iterable[Region]) -> list[dict[str, Any]]:
-        """Each kind of replacement with its pictures, as plain data; ``model`` holds the nodes of ``regions``."""
+    def turn(self, model: ModelProto, regions: Iterable[Region]) -> None:
+        """From now on ``model``, which holds the nodes of ``regions``, is what became of it."""
+        self._artist.after = model
+        self._regions = list(regions)
+
+    def drawings(self) -> list[dict[str, Any]]:
+        """Each kind of replacement with its pictures, as plain data."""
         kinds: dict[_Kind, dict[str, list[Region]]] = {}
-        for region in regions:
+        for region in self._regions:
             if not region.via:
                 kinds.setdefault(_kind(region), {}).setdefault(_variant(region), []).append(region)
         room = IN_ALL
@@ -56,8 +66,7 @@ class Sketchbook:
             shown = list(variants.values())[: min(PER_KIND, room)]
             room -= len(shown)
             chosen.append((kind, variants, shown))
-        artist = _Artist(self._before, model)
-        artist.find(members[0] for _, _, shown in chosen for members in shown)
+        self._artist.find(members[0].where for _, _, shown in chosen for members in shown)
         return [
             {
                 "operator": kind[0],
@@ -66,10 +75,22 @@ class Sketchbook:
                 "into": list(kind[3]),
                 "count": sum(map(len, variants.values())),
                 "variants": len(variants),
-                "pictures": [artist.picture(members) for members in shown],
+                "pictures": [self._artist.picture(members) for members in shown],
             }
             for kind, variants, shown in chosen
         ]
+
+    def at(self, where: Where) -> dict[str, Any] | None:
+        """The picture of one place: a replaced placeholder, else any node; None where there is no such node."""
+        self._artist.find([where])
+        for region in self._regions:
+            if _place(region.where) == _place(where):
+                return self._artist.picture([region])
+        return self._artist.node(where)
+
+
+def _place(where: Where) -> _Place:
+    return where.scope, where.node, where.operator
 
 
 def _kind(region: Region) -> _Kind:
@@ -91,31 +112,32 @@ def _variant(region: Region) -> str:
 @dataclass
 class _Artist:
     before: ModelProto
-    after: ModelProto
+    after: ModelProto | None = None
     _hoods: dict[int, Neighbourhood] = field(default_factory=dict)
     _indices: dict[ScopeRef, Index] = field(default_factory=dict)
-    _found: dict[tuple[str, str, str], tuple[Scope, NodeProto]] = field(default_factory=dict)
+    _found: dict[_Place, tuple[Scope, NodeProto]] = field(default_factory=dict)
 
-    def find(self, regions: Iterable[Region]) -> None:
-        """The nodes of the model as it was, at which ``regions`` were."""
-        wanted = {(r.where.scope, r.where.node, r.where.operator) for r in regions}
-        scopes = {scope for scope, _, _ in wanted}
-        for root in (main_scope(self.before), *map(function_scope, self.before.functions)):
-            for scope in root.walk():
-                if scope.path not in scopes:
-                    continue
-                for node in scope.graph.node:
-                    where = scope.where(node)
-                    key = where.scope, where.node, where.operator
-                    if key in wanted:
-                        self._found.setdefault(key, (scope, node))
+    def find(self, places: Iterable[Where]) -> None:
+        """Look up the nodes of the model as it was, at which ``places`` were."""
+        self._found |= _nodes_at(self.before, {_place(where) for where in places})
+
+    def node(self, where: Where) -> dict[str, Any] | None:
+        """A node that is no replaced placeholder, with its neighbours as they stand now, or else as they stood."""
+        now = {} if self.after is None else _nodes_at(self.after, {_place(where)})
+        found = now or {place: item for place, item in self._found.items() if place == _place(where)}
+        if not found:
+            return None
+        scope, node = found[_place(where)]
+        model = self.after if now and self.after is not None else self.before
+        side = "after" if now else "before"
+        sides = {"before": None, "after": None} | {
+            side: draw(self._hood(model, scope.graph), [node], "placeholder")
+        }
+        return _caption(where) | sides
 
     def picture(self, members: list[Region]) -> dict[str, Any]:
         region = members[0]
-        return {
-            "node": region.where.node,
-            "scope": region.where.scope,
-            "line": region.where.source,
+        return _caption(region.where) | {
             "parameters": region.bound.describe(),
             "count": len(members),
             "before": self._draw_before(region),
@@ -124,7 +146,7 @@ class _Artist:
         }
 
     def _draw_before(self, region: Region) -> Picture | None:
-        found = self._found.get((region.where.scope, region.where.node, region.where.operator))
+        found = self._found.get(_place(region.where))
         if found is None:
             return None
         scope, node = found
@@ -140,7 +162,7 @@ class _Artist:
         except KeyError:
             return None
         place = index.chain[0]
-        around = self._hood(self.after, place)
+        around = self._hood(index.model, place)
         inputs = dict(region.inputs) | tensors_of(region)
         outputs = [name for name, _ in region.outputs if name]
         if isinstance(place, FunctionProto) and region.function is not None:
@@ -153,6 +175,7 @@ class _Artist:
         return draw(around, [node for node in part.nodes if around.holds(node)], "new")
 
     def _index(self, ref: ScopeRef) -> Index:
+        assert self.after is not None
         if ref not in self._indices:
             self._indices[ref] = Index(self.after, ref)
         return self._indices[ref]
@@ -161,6 +184,30 @@ class _Artist:
         if id(graph) not in self._hoods:
             self._hoods[id(graph)] = Neighbourhood(model, graph)
         return self._hoods[id(graph)]
+
+
+def _caption(where: Where) -> dict[str, Any]:
+    return {
+        "node": where.node,
+        "scope": where.scope,
+        "line": where.source,
+        "parameters": "",
+        "count": 1,
+        "function": None,
+    }
+
+
+def _nodes_at(model: ModelProto, places: set[_Place]) -> dict[_Place, tuple[Scope, NodeProto]]:
+    """The first node at each of ``places``, as far as there is one."""
+    found: dict[_Place, tuple[Scope, NodeProto]] = {}
+    scopes = {scope for scope, _, _ in places}
+    for root in (main_scope(model), *map(function_scope, model.functions)):
+        for scope in root.walk():
+            for node in scope.graph.node if scope.path in scopes else ():
+                place = _place(scope.where(node))
+                if place in places:
+                    found.setdefault(place, (scope, node))
+    return found
 
 
 def _named(

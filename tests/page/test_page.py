@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import rewriter
+from rewriter.errors import CannotVerifyError, Where
 from rewriter.page import render
+from rewriter.page.details import Details
+from rewriter.page.markup import visible
 from tests.page.conftest import HOSTILE, as_read, by_id, chain, parsed, words
 
 if TYPE_CHECKING:
@@ -198,6 +201,51 @@ def test_says_who_is_to_blame(failed: tuple[Data, str]) -> None:
     assert "/home/me" not in text
 
 
+def test_draws_the_node_where_it_failed(failed: tuple[Data, str]) -> None:
+    found, page = failed
+    culprit = found["details"]["culprit"]
+    assert culprit["node"] == "culprit"
+    assert [n["op"] for n in culprit["after"]["nodes"] if n["kind"] == "new"] == ["Add"]
+    assert len(list(by_id(parsed(page), "failure").iter("svg"))) == 2
+
+
+def test_draws_what_nobody_takes() -> None:
+    source = chain(1)
+    source.graph.node[0].op_type = "Unheard"
+    with pytest.raises(rewriter.LeftoverPlaceholderError) as caught:
+        rewriter.rewrite(source, details=True)
+    report = caught.value.report
+    assert report is not None
+    (drawn,) = by_id(parsed(report.to_html()), "failure").iter("svg")
+    assert "x to Unheard; Unheard to Relu" in words(drawn)
+
+
+def test_draws_a_node_that_is_no_placeholder() -> None:
+    """What the export got wrong is found at any node."""
+    details = Details()
+    source = chain(1)
+    details.source(source)
+    details.failed(CannotVerifyError("it", where=Where("main graph", "relu0", "Relu")))
+    assert details.culprit is not None
+    assert [n["op"] for n in details.culprit["before"]["nodes"]] == ["com.example::Roll", "Relu", "a0"]
+    details.failed(CannotVerifyError("it", where=Where("main graph", "nowhere", "Relu")))
+    assert details.culprit is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Mul 'n' (/home/my name/net.py:3) differs", "Mul 'n' (net.py:3) differs"),
+        ("C:\\Users\\me\\net.py:3", "net.py:3"),
+        ("/home/my name/net.py:3", "net.py:3"),
+        ("at /home/me/a.py:1 and /b/c.py:2", "at a.py:1 and c.py:2"),
+        ("/blocks.0/roll and a/b.py", "/blocks.0/roll and a/b.py"),
+    ],
+)
+def test_source_lines_lose_their_folders(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
 def test_tells_neither_folder_nor_time(
     failed: tuple[Data, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -232,6 +280,16 @@ def test_unseen_characters_are_written_out(hostile: str) -> None:
     assert not re.search(
         "[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]", hostile
     )
+
+
+def test_many_kinds_do_not_fill_the_page(data: Data) -> None:
+    changed = copy.deepcopy(data)
+    changed["replaced"] = [data["replaced"][0] | {"operator": f"d::Op{n}"} for n in range(2000)]
+    page = render(changed)
+    text = words(by_id(parsed(page), "replaced"))
+    assert "2000 placeholders replaced" in text
+    assert "1940 more kinds" in text
+    assert len(page) < 100_000
 
 
 def test_long_names_do_not_fill_the_page(hostile: str) -> None:
