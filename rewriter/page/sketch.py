@@ -221,6 +221,8 @@ def _inferred(
 ) -> Iterable[tuple[str, TensorType | None]]:
     """Types of the values between: ONNX's own inference on the part alone."""
     known = {name: kind for name, kind in inputs.items() if name and kind is not None}
+    if any(isinstance(name, bytes) for name in (*known, *outputs)):
+        return ()  # names that are not UTF-8, which no new model can be given
     symbols = frozenset(dim for kind in known.values() for dim in kind.shape or () if isinstance(dim, str))
     found = value_types(standalone(index, known, outputs, part))
     return [(name, without_made_up(kind, symbols)) for name, kind in found.items()]

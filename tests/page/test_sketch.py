@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rewriter
 from rewriter.page.drawing import draw
@@ -15,7 +15,7 @@ from rewriter.page.neighbourhood import Neighbourhood
 from tests.page.conftest import chain, model, roll
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import NodeProto
 
 Picture = dict[str, Any]
 
@@ -205,6 +205,13 @@ def test_what_becomes_nothing_but_a_copy() -> None:
     (drawing,) = drawings(model([roll("x", "y", "roll", 0)], "y"))
     assert drawing["into"] == ["Identity"]
     assert arrows(drawing["pictures"][0]["after"]) == {("x", "Identity"), ("Identity", "y")}
+
+
+@pytest.mark.parametrize("name", [b"r0", b"a0", b"/blocks.0/roll"])
+def test_names_that_are_not_utf8(name: bytes) -> None:
+    raw = chain(2).SerializeToString().replace(name, b"\xff" + name[1:])
+    report = rewriter.rewrite(ModelProto.FromString(raw), details=True, verify=False, simplify=False)
+    assert "\\xff" in report.to_html()
 
 
 def test_nothing_is_collected_unasked() -> None:
