@@ -35,7 +35,7 @@ def load(source: Any, model: ModelProto) -> Oracle:
         from rewriter.against.recorded import Records, from_arrays
 
         return Records("recorded values", from_arrays(source, interface, "recorded values"))
-    if hasattr(source, "recorded") and callable(source):
+    if all(hasattr(source, name) for name in ("recorded", "inner", "assumed")):
         oracle: Oracle = source
         return oracle
     from rewriter.against.factory import of_object

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rewriter.against.oracle import Step
@@ -16,7 +17,7 @@ from rewriter.against.program import plain_path, stack_line
 from rewriter.graph.scopes import text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     from onnx import ModelProto, NodeProto
 
@@ -26,23 +27,32 @@ _TARGET = re.compile(r"target=(?P<target>[^\]]+)\]")
 _QUOTED = re.compile(r"'([^']*)'")
 
 #: What tells one operator from another, the most telling first.
-_KEYS: tuple[Callable[[Step], Hashable], ...] = (
+_WITH_LINES: tuple[Callable[[Step], Hashable], ...] = (
     lambda step: (step.target, step.module, step.line),
     lambda step: (step.target, step.line),
-    lambda step: (step.target, step.module),
 )
+_WITHOUT_LINES: tuple[Callable[[Step], Hashable], ...] = (lambda step: (step.target, step.module),)
 
 
-def matched(model: ModelProto, steps: Sequence[Step]) -> dict[str, str]:
-    """The name of the step for each value of the main graph that is one's result, as far as that can be told."""
+@dataclass(frozen=True)
+class Matches:
+    """The name of the step for each value of a main graph that is one's result."""
+
+    names: Mapping[str, str]
+    #: Whether the file says so; else only values of one shape are taken for the same.
+    certain: bool
+
+
+def matched(model: ModelProto, steps: Sequence[Step]) -> Matches:
+    """Which step computes which value of the main graph, as far as that can be told."""
     recorded = [pair for node in model.graph.node for pair in _recorded(node)]
     if recorded:
-        return _by_operator(recorded, steps)
-    names = {name for node in model.graph.node for name in node.output if name}
-    known = {step.name for step in steps}
+        return Matches(_by_operator(recorded, steps), certain=True)
     if any("/" in text(node.name) for node in model.graph.node):
-        return _by_module(model, steps)
-    return {name: name for name in names & known}
+        return Matches(_by_module(model, steps), certain=False)
+    known = {step.name for step in steps}
+    names = [name for node in model.graph.node for name in node.output if name in known]
+    return Matches({name: name for name in names}, certain=False)
 
 
 def _recorded(node: NodeProto) -> Iterable[tuple[str, Step]]:
@@ -68,7 +78,8 @@ def _recorded(node: NodeProto) -> Iterable[tuple[str, Step]]:
 def _by_operator(recorded: Sequence[tuple[str, Step]], steps: Sequence[Step]) -> dict[str, str]:
     found: dict[str, str] = {}
     taken: set[str] = set()
-    for key in _KEYS:
+    lines = any(step.line for _, step in recorded) and any(step.line for step in steps)
+    for key in _WITH_LINES if lines else _WITHOUT_LINES:
         ours: dict[Hashable, list[str]] = defaultdict(list)
         theirs: dict[Hashable, list[str]] = defaultdict(list)
         for value, step in recorded:

@@ -9,20 +9,11 @@ import numpy as np
 
 from rewriter.against.mapping import matched
 from rewriter.errors import CannotVerifyError, MismatchError, RewriteError, Where
-from rewriter.verify.blame import (
-    DECOMPOSITION,
-    EXPORT,
-    OPTIMISER,
-    SIMPLIFICATION,
-    Blame,
-    Parting,
-    computed,
-    place_of,
-    told,
-)
+from rewriter.verify.blame import DECOMPOSITION, EXPORT, OPTIMISER, SIMPLIFICATION, Blame, place_of, told
 from rewriter.verify.compare import measure
 from rewriter.verify.cut import prune
 from rewriter.verify.inplace import exposed_names
+from rewriter.verify.parting import Parting, computed
 from rewriter.verify.proof import RegionResult
 from rewriter.verify.reference import ReferenceRefused
 from rewriter.verify.session import Refused, Session
@@ -34,11 +25,11 @@ if TYPE_CHECKING:
 
     from rewriter.against import Oracle
     from rewriter.decompose import Region
-    from rewriter.verify.blame import Judge
     from rewriter.verify.delivered import Delivered
     from rewriter.verify.inplace import InPlace
     from rewriter.verify.inputs import Sample
     from rewriter.verify.origin import Origin
+    from rewriter.verify.parting import Judge
     from rewriter.verify.values import Data
 
     #: Named values of a model on one sample.
@@ -172,7 +163,8 @@ class Culprit:
                 else "torch.export does not take the module, so it shows no inner values"
             )
             return Blame(EXPORT, None, f"{detail}{why}{note}")
-        names = matched(source, inner.steps)
+        matches = matched(source, inner.steps)
+        names = matches.names
         if not names:
             return Blame(EXPORT, None, f"{detail}no inner value could be matched by its name{note}")
         try:
@@ -180,6 +172,8 @@ class Culprit:
                 [name for name in parting.computed if name in names],
                 run,
                 lambda part: _renamed(names, inner.values([names[name] for name in part])),
+                # Of several operators on one line one may be missing: then others are taken for one another.
+                alike=not (matches.certain and any("has shape" in problem for problem in problems.values())),
             )
         except RewriteError as error:
             return Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}{note}")

@@ -7,18 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rewriter.errors import CannotVerifyError, MismatchError
-from rewriter.verify.blame import (
-    OPTIMISER,
-    SIMPLIFICATION,
-    Blame,
-    between,
-    computed,
-    exposed,
-    in_optimiser,
-    place_of,
-)
+from rewriter.verify.blame import OPTIMISER, SIMPLIFICATION, Blame, place_of
 from rewriter.verify.judgement import Judgement
 from rewriter.verify.numbers import is_float
+from rewriter.verify.parting import between, computed, exposed, in_optimiser
 from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:

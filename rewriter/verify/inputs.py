@@ -110,6 +110,11 @@ class Inputs:
         ]
         return f"say which {' and '.join(said)} it accepts, {GIVE_INPUTS}" if said else GIVE_INPUTS
 
+    @property
+    def milder(self) -> list[int]:
+        """Attempts at the same sizes with smaller integers; none where the meaning of every integer is known."""
+        return [1, 2] if self._of_unknown_meaning() else []
+
     def _of_unknown_meaning(self) -> list[str]:
         """Integers of which nothing is known: smaller ones are tried where the model refuses them."""
         return [

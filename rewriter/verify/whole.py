@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rewriter.against.oracle import OracleRefused
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.graph.scopes import function_scope, main_scope
-from rewriter.verify.blame import Parting
 from rewriter.verify.delivered import agree
 from rewriter.verify.inputs import Sample, sizes_in
+from rewriter.verify.parting import Parting
 from rewriter.verify.proof import Checked
 from rewriter.verify.session import Refused
 
@@ -153,10 +153,18 @@ class Whole:
                         Skipped({name: size}, "", "onnxruntime's recurrent kernels end the process")
                     )
                     continue
-                sample = self._inputs.draw(index, base.attempt, {**base.sizes, name: size})
+                self._edge(base, index, {**base.sizes, name: size}, lenient=size == 0)
                 index += 1
-                if sample is not None:
-                    self._one(sample, lenient=size == 0)
+
+    def _edge(self, base: Sample, index: int, sizes: Mapping[str, int], *, lenient: bool) -> None:
+        """One sample of these sizes; integers of unknown meaning, which may be too large for them, smaller then."""
+        before = len(self.result.skipped)
+        for attempt in dict.fromkeys((base.attempt, *self._inputs.milder)):
+            sample = self._inputs.draw(index, attempt, sizes)
+            if sample is None or self._one(sample, lenient=lenient):
+                del self.result.skipped[before:]
+                return
+        del self.result.skipped[before + 1 :]
 
     def _one(self, sample: Sample, *, lenient: bool = False) -> bool:
         """Whether both sides took ``sample`` and agree; MismatchError where they do not.
