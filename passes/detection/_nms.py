@@ -40,17 +40,19 @@ def single(g: Builder, boxes: Value, offset: int = 0) -> Value:
     near, far = g.split(g.cast(boxes, TensorProto.FLOAT), [2, 2], axis=boxes.rank - 1)
     if offset:
         far = far + float(offset)
+    # Max(boxes, Gather(boxes, 0 1 0 1)) is one operator less, and slower from 100 boxes on.
     return g.concat([near, g.maximum(near, far)], axis=boxes.rank - 1)
 
 
-def sortable(g: Builder, scores: Value) -> Value:
+def sortable(g: Builder, scores: Value, rank: int = 1) -> Value:
     """float32 scores as PyTorch sorts them: NaN above everything, which ONNX leaves open.
 
     Infinity makes room for it at the largest finite number; minus infinity is raised above the lowest, at and below
-    which openvino takes nothing.
+    which openvino takes nothing.  Axes of 1 are put in front up to ``rank``, which costs no operator here.
     """
     scores = g.cast(scores, TensorProto.FLOAT)
-    return g.where_(g.op("IsNaN", scores), float("inf"), g.clip(scores, _LOWEST, _LARGEST))
+    above = g.const(np.full((1,) * (rank if rank > scores.rank else 0), np.inf), scores)
+    return g.where_(g.op("IsNaN", scores), above, g.clip(scores, _LOWEST, _LARGEST))
 
 
 def iou_value(g: Builder, threshold: float | Value) -> Value:

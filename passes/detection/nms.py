@@ -118,7 +118,7 @@ def kept(g: Builder, boxes: Value, scores: Value, iou: Value) -> Value:
     """NMS of float32 corner boxes (N, 4) with scores (N,) of any dtype."""
     rows = g.unsqueeze(boxes, [0])
     if scores.dtype != TensorProto.DOUBLE:
-        found = select(g, rows, g.unsqueeze(sortable(g, scores), [0, 1]), limit_of(boxes), iou)
+        found = select(g, rows, sortable(g, scores, rank=3), limit_of(boxes), iou)
         return column(g, found, 2)
     # Sorted as they are; NonMaxSuppression is then given ranks, which float32 tells apart (to 2^24 boxes).
     order = descending(g, scores)
