@@ -94,6 +94,8 @@ class GridSample(Placeholder):
         requires=lambda x, mode, **_: (
             x.rank == 4 and _code(mode, _MODES) == _BILINEAR and places.has_kernel(x)
         ),
+        # The gathers' time over the kernel's (16384 places): 1.0 to 1.15 with one channel, 1.2 with 3, 1.8 with 8, and
+        # 2.4 and more from 16 on.
         reason="GridSample has a fast path for linear, zeros and align_corners=0, and the grid is mapped to it",
     )
     def kernel(
@@ -310,7 +312,7 @@ def _guarded(
     """By the kernel where the whole grid is finite, else by gathers.
 
     The kernel takes places that are not finite for the first pixel, where PyTorch gives NaN.  To look at the grid costs
-    one pass over it, some hundredths of the sampling.
+    one pass over it, some hundredths of the sampling (ReduceL1, ReduceSumSquare and ReduceMax alike; a MatMul more).
     """
     branches = []
     for name in ("kernel", "gathers"):
