@@ -330,3 +330,20 @@ def test_a_decomposition_in_a_body_that_is_wrong_at_one_size_only():
     _, blame = blamed(parse(BODY), Body(), passes=[WrongAtOne()], samples=4)
     assert blame["stage"] == "decomposition"
     assert blame["operator"] in ("If", "local::Turn")
+
+
+def test_verify_alone_knows_no_model_from_before(model):
+    """Without the exported model the rewritten one stands for it: its regions agree with their references."""
+    from rewriter.decompose import decompose
+    from rewriter.placeholder import Selection
+    from rewriter.storage import ModelFile
+    from rewriter.verify import VerifyOptions, verify
+
+    with ModelFile.from_proto(model) as file:
+        done = decompose(file, Selection.load("auto"))
+        options = VerifyOptions(against=nets.rescaled)
+        with pytest.raises(MismatchError) as caught:
+            verify(file, file.model, file.model, done.regions, options)
+        assert (caught.value.blame.stage, caught.value.blame.where.operator) == ("export", "Mul")
+        proof = verify(file, file.model, file.model, done.regions, VerifyOptions(against=nets.build))
+        assert proof.whole.samples == 4
