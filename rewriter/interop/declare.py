@@ -38,8 +38,8 @@ class Options(TypedDict, total=False):
     portable: bool
     #: Types of the results, called with the operator's arguments in order.
     infer: Callable[..., Any]
-    #: Called with the actual and the expected results; what is wrong, or None.
-    compare: Callable[[tuple[Any, ...], tuple[Any, ...]], str | None]
+    #: Called with the actual and the expected results (and the arguments, if it takes three); what is wrong, or None.
+    compare: Callable[..., str | None]
     #: Called with the arguments by name and the results; why agreement on them would say little, or None.
     says_little: Callable[[Mapping[str, Any], tuple[Any, ...]], str | None]
 

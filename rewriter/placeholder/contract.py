@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -131,7 +132,8 @@ class Placeholder:
         """What is wrong with the results, in a clause; None where they agree.
 
         For passes where comparing element by element means nothing (equal scores in any order).  Both are numpy
-        arrays in the order of ``outputs``, and of equal dtypes and shapes.
+        arrays in the order of ``outputs``, and of equal dtypes and shapes.  One that has a third parameter gets there
+        the arguments of :meth:`reference` by name, tensors as numpy arrays.
         """
         raise NotImplementedError
 
@@ -152,6 +154,11 @@ class Placeholder:
     def compares(self) -> bool:
         """Whether the pass judges its results itself."""
         return type(self).compare is not Placeholder.compare
+
+    @functools.cached_property
+    def compares_arguments(self) -> bool:
+        """Whether :meth:`compare` wants to see the arguments as well."""
+        return self.compares and len(inspect.signature(self.compare).parameters) > 2
 
     @classmethod
     def pass_name(cls) -> str:

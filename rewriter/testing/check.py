@@ -69,7 +69,8 @@ def check(variant: Variant) -> Outcome:
         problem = compare(placeholder, np.asarray(found[name]), want)
         assert problem is None, f"{variant} {case}: output '{name}' {problem}"
     if placeholder.compares:
-        problem = placeholder.compare(tuple(found[name] for name in built.outputs), tuple(expected))
+        more = (built.arguments,) if placeholder.compares_arguments else ()
+        problem = placeholder.compare(tuple(found[name] for name in built.outputs), tuple(expected), *more)
         assert problem is None, f"{variant} {case}: {problem}"
     return Outcome.AGREES
 

@@ -14,7 +14,7 @@ from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.verify.drawing import drawn
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
-from rewriter.verify.reference import ReferenceRefused, check, evaluate
+from rewriter.verify.reference import ReferenceRefused, check, evaluate, own_remark, plain_arguments
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
 from rewriter.verify.session import Refused, Session
 
@@ -148,9 +148,11 @@ class AloneProver:
         }
         actual = [values.get(name) if name else None for name in names]
         judgement = self.options.judgement
-        problem = check(region.placeholder, names, actual, expected, result.outputs, judgement)
+        given = partial(plain_arguments, region.bound, partial(_value, feeds=made.feeds))
+        problem = check(region.placeholder, names, actual, expected, result.outputs, judgement, given)
         if problem is not None:
             raise mismatch(region, problem, made.describe())
+        result.remarks.append(own_remark(region.placeholder, given, expected))
 
 
 def mismatch(region: Region, problem: str, sample: str) -> MismatchError:

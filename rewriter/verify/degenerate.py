@@ -6,7 +6,7 @@ sample says more, there is a warning with the inputs that would.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from rewriter.verify.cut import outer_names
 from rewriter.verify.numbers import is_float, to_float64
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from onnx import ModelProto, NodeProto
 
@@ -74,13 +74,8 @@ class Degenerate:
         self._producers = {name: node for node in model.graph.node for name in node.output if name}
         self._behind: dict[str, tuple[str, ...]] = {}
 
-    def remarks(
-        self, region: Region, values: Mapping[str, Data], expected: Sequence[Array | None]
-    ) -> list[str]:
-        """Why agreement of the region on one sample says little, in clauses.
-
-        ``values`` are those of the main graph, ``expected`` what the reference made of them.
-        """
+    def remarks(self, region: Region, values: Mapping[str, Data]) -> list[str]:
+        """Why agreement of the region on one sample says little, in clauses; ``values`` are those of the main graph."""
         found: list[str] = []
         for name, argument in region.bound.arguments.items():
             for ref in argument if isinstance(argument, tuple) else (argument,):
@@ -90,8 +85,7 @@ class Degenerate:
                 why = self._state(ref.name, value) if isinstance(value, np.ndarray) else ""
                 if why and self.behind([ref.name]):
                     found.append(f"'{name}' ('{ref.name}') is {why}")
-        own = _own_remark(region, values, expected)
-        return [*found, own] if own else found
+        return found
 
     def behind(self, names: Iterable[str]) -> list[str]:
         """The inputs of the graph whose numbers reach one of ``names``."""
@@ -178,21 +172,3 @@ def _is_constant(flat: Array) -> bool:
         if not np.all(equal):
             return False
     return True
-
-
-def _own_remark(region: Region, values: Mapping[str, Data], expected: Sequence[Array | None]) -> str | None:
-    """What the pass itself says of its arguments."""
-    placeholder = region.placeholder
-    if not placeholder.remarks:
-        return None
-
-    def plain(argument: Any) -> Any:
-        if isinstance(argument, Ref):
-            return np.asarray(argument.constant if argument.constant is not None else values[argument.name])
-        return tuple(plain(item) for item in argument) if isinstance(argument, tuple) else argument
-
-    arguments = {name: plain(argument) for name, argument in region.bound.arguments.items()}
-    try:
-        return placeholder.says_little(arguments, tuple(expected))
-    except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
-        return f"its says_little() raised {type(error).__name__}: {error}"

@@ -8,6 +8,7 @@ model is held, as the runtime optimises it: together the two cover the delivered
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +20,7 @@ from rewriter.verify.cut import prune
 from rewriter.verify.degenerate import Degenerate
 from rewriter.verify.dims import evaluate as size_of
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
-from rewriter.verify.reference import ReferenceRefused, check, evaluate
+from rewriter.verify.reference import ReferenceRefused, check, evaluate, own_remark, plain_arguments
 from rewriter.verify.regions import Index, outputs_of, tensors_of
 from rewriter.verify.session import NO_VERIFY, Refused, Session
 
@@ -148,10 +149,12 @@ class InPlace:
                 continue
             actual = [values[name] if name else None for name in names]
             judgement = self.inputs.options.judgement
-            problem = check(region.placeholder, names, actual, expected, result.outputs, judgement)
+            given = partial(plain_arguments, region.bound, partial(_value, values=values))
+            problem = check(region.placeholder, names, actual, expected, result.outputs, judgement, given)
             if problem is not None:
                 wrong.append(mismatch(region, problem, sample.describe()))
-            result.remarks.append(self.degenerate.remarks(region, values, expected))
+            own = own_remark(region.placeholder, given, expected)
+            result.remarks.append([*self.degenerate.remarks(region, values), *own])
         if wrong:
             first = wrong[0]
             if len(wrong) > 1:
@@ -161,6 +164,18 @@ class InPlace:
                     remedy=first.remedy,
                 )
             raise first
+
+    def again(self, names: Sequence[str]) -> Mapping[str, Data] | None:
+        """The values of ``names`` in the first sample, computed once more; None where there is none."""
+        if not self.samples:
+            return None
+        try:
+            session = Session(
+                self.weights, prune(self.model, names), optimise=False, libraries=self.libraries
+            )
+            return session.run(self.samples[0].feeds, names)
+        except (Refused, CannotVerifyError):
+            return None
 
     # --- who is to blame when the runtime refuses -----------------------------------------------------------
 

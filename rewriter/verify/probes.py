@@ -10,6 +10,7 @@ rounding them otherwise makes of the reference.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from rewriter.verify.examples import examples
 from rewriter.verify.inputs import generator
 from rewriter.verify.numbers import is_float, to_float64
 from rewriter.verify.proof import Checked
-from rewriter.verify.reference import ReferenceRefused, check, evaluate
+from rewriter.verify.reference import ReferenceRefused, check, evaluate, plain_arguments
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
 from rewriter.verify.session import Refused, Session
 from rewriter.verify.values import element_type
@@ -117,7 +118,7 @@ class Prober:
             return False  # not legal values, then
         values = {n.removesuffix(":out") if n not in names else n: value for n, value in found.items()}
         actual = [values.get(name) if name else None for name in names]
-        problem = self._check(region, actual, expected)
+        problem = self._check(region, actual, expected, feeds)
         if problem is not None and self._is_confirmed(region, feeds, actual, expected):
             raise MismatchError(
                 f"differs from PyTorch: {problem} ({what})",
@@ -147,7 +148,7 @@ class Prober:
         if any(b is not None and (c is None or b.shape != c.shape) for _, b, c in triples):
             return False  # what there is depends on rounding
         if region.placeholder.compares:
-            return self._check(region, actual, others) is not None
+            return self._check(region, actual, others, moved) is not None
         return any(
             self._differs(region, a, b, c)
             for a, b, c in triples
@@ -172,11 +173,16 @@ class Prober:
         return bool((off & settled).any())
 
     def _check(
-        self, region: Region, actual: Sequence[Array | None], expected: Sequence[Array | None]
+        self,
+        region: Region,
+        actual: Sequence[Array | None],
+        expected: Sequence[Array | None],
+        feeds: Mapping[str, Array],
     ) -> str | None:
         names = outputs_of(region)
         scratch = [Checked(name) for name in names]
-        return check(region.placeholder, names, actual, expected, scratch, self.options.judgement)
+        given = partial(plain_arguments, region.bound, partial(_value, feeds=feeds))
+        return check(region.placeholder, names, actual, expected, scratch, self.options.judgement, given)
 
 
 def _variants(

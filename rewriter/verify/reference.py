@@ -116,6 +116,30 @@ def _array(item: Any) -> Array:
     return from_torch(item) if hasattr(item, "detach") else np.asarray(item)
 
 
+def plain_arguments(bound: Bound, value_of: Callable[[Ref], Array]) -> dict[str, Any]:
+    """The arguments by parameter name, tensors as numpy arrays."""
+
+    def plain(argument: Any) -> Any:
+        if isinstance(argument, Ref):
+            return np.asarray(value_of(argument))
+        return tuple(plain(item) for item in argument) if isinstance(argument, tuple) else argument
+
+    return {name: plain(argument) for name, argument in bound.arguments.items()}
+
+
+def own_remark(
+    placeholder: Placeholder, arguments: Callable[[], Mapping[str, Any]], expected: Sequence[Array | None]
+) -> list[str]:
+    """What the pass says of agreement on its ``arguments``: nothing, or one clause."""
+    if not placeholder.remarks:
+        return []
+    try:
+        said = placeholder.says_little(arguments(), tuple(expected))
+    except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
+        said = f"its says_little() raised {type(error).__name__}: {error}"
+    return [] if said is None else [str(said)]
+
+
 def tolerance_of(placeholder: Placeholder, dtype: str) -> Tolerance:
     """The pass's own tolerance for a dtype, or the default one of a region."""
     return Judgement().region(placeholder, dtype)
@@ -128,10 +152,11 @@ def check(
     expected: Sequence[Array | None],
     into: Sequence[Checked],
     judgement: Judgement | None = None,
+    arguments: Callable[[], Mapping[str, Any]] = dict,
 ) -> str | None:
     """Hold the results against the reference's; what is wrong, or None.  ``into`` records what was seen.
 
-    ``judgement`` has the thresholds that were asked for.
+    ``judgement`` has the thresholds that were asked for, ``arguments`` gives those of the reference as arrays.
 
     A pass that defines ``compare(actual, expected) -> str | None`` judges values by itself (matched detections, ties);
     dtypes and shapes have to be equal all the same.
@@ -164,7 +189,8 @@ def check(
                 problems.append(f"'{name}' {problem}")
     if own is not None and not problems:
         try:
-            problem = own(tuple(actual), tuple(expected))
+            more = (arguments(),) if placeholder.compares_arguments else ()
+            problem = own(tuple(actual), tuple(expected), *more)
         except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
             problem = f"its compare() raised {type(error).__name__}: {error}"
         if problem is not None:

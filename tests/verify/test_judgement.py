@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from onnx import TensorProto, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 
 import rewriter
 from rewriter.cli import run
@@ -600,6 +600,78 @@ def test_a_pass_that_accepts_ties():
         prove(source, Order(), **feeds)
     proof = prove(source, Tolerant(), **feeds)
     assert [c.judged for c in proof.regions[0].outputs] == ["by the pass", "by the pass"]
+
+
+class LastTaken(Placeholder):
+    """The largest of each row, and the last place of those where it stands; torch gives the first."""
+
+    matches = ("LastTaken",)
+    outputs = ("values", "indices")
+
+    def reference(self, x):
+        return x.amax(-1, keepdim=True), x.argmax(-1, keepdim=True)
+
+    def decompose(self, g, x: Value):
+        return (
+            g.op("ReduceMax", x, axes=[1], keepdims=1),
+            g.op("ArgMax", x, axis=1, keepdims=1, select_last_index=1) + self.off,
+        )
+
+    off = 0
+
+    def cases(self):
+        yield Case(f32(2, 4))
+
+    def compare(self, actual, expected, arguments):
+        return topk_ties(actual, expected, data=arguments["x"])
+
+
+class Beside(LastTaken):
+    name = "last_taken"
+    off = -2
+
+
+class Blind(LastTaken):
+    name = "last_taken"
+
+    def compare(self, actual, expected):
+        return topk_ties(actual, expected)
+
+
+@pytest.mark.parametrize("in_body", [False, True])
+def test_a_pass_that_looks_at_its_arguments(in_body):
+    def placeholder(values, indices):
+        return example("LastTaken", ["x"], [values, indices])
+
+    nodes = [placeholder("v", "i")]
+    if in_body:
+        branches = [
+            helper.make_graph(
+                [placeholder(f"{key}v", f"{key}i")],
+                key,
+                [],
+                [
+                    helper.make_tensor_value_info(f"{key}{n}", k, None)
+                    for n, k in (("v", FLOAT), ("i", INT64))
+                ],
+            )
+            for key in ("then", "else")
+        ]
+        nodes = [node("If", ["yes"], ["v", "i"], then_branch=branches[0], else_branch=branches[1])]
+    source = model(
+        *nodes,
+        inputs={"x": (FLOAT, [3, 4])},
+        outputs={"v": (FLOAT, [3, 1]), "i": (INT64, [3, 1])},
+        tensors={"yes": np.array(True)} if in_body else {},
+        domains=["com.example"],
+    )
+    tied = {"x": np.array([[7, 1, 7, 7], [1, 2, 2, 0], [4, 4, 4, 4]], np.float32)}
+    assert prove(source, LastTaken(), inputs=tied).verdict == "verified"
+    with pytest.raises(MismatchError, match=r"is given for .* stands there"):
+        prove(source, Beside(), inputs=tied)
+    if not in_body:
+        with pytest.raises(MismatchError, match="cannot be told"):
+            prove(source, Blind(), inputs=tied)
 
 
 # --- what says nothing -----------------------------------------------------------------------------------------
