@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onnx import defs
@@ -19,7 +20,7 @@ from rewriter.graph.scopes import first_output, qualified, text
 from rewriter.page.neighbourhood import attribute_lines, is_constant, reads
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onnx import NodeProto
 
@@ -33,16 +34,25 @@ _MAX_NODES, _ENDS = 26, 12
 _MAX_NEIGHBOURS, _MAX_LINES, _MAX_LINE = 6, 5, 200
 
 
-def draw(around: Neighbourhood, nodes: Sequence[NodeProto], kind: str, lines: Sequence[str] = ()) -> Picture:
-    """``nodes``, in their order in the scope; ``lines`` are put in the place of the first one's attributes."""
+def draw(
+    around: Neighbourhood,
+    nodes: Sequence[NodeProto],
+    kind: str,
+    lines: Sequence[str] = (),
+    parameters: Mapping[str, str] = MappingProxyType({}),
+) -> Picture:
+    """``nodes``, in their order in the scope; ``lines`` are put in the place of the first one's attributes, and
+    ``parameters`` says what the values are to an operator that has no schema.
+    """
     computed = [node for node in nodes if not is_constant(node)]
-    return _Pen(around, kind).draw(computed or list(nodes), lines)
+    return _Pen(around, kind, parameters).draw(computed or list(nodes), lines)
 
 
 @dataclass
 class _Pen:
     around: Neighbourhood
     kind: str
+    parameters: Mapping[str, str]
     nodes: list[dict[str, Any]] = field(default_factory=list)
     edges: dict[tuple[int, int, int], None] = field(default_factory=dict)
 
@@ -164,7 +174,8 @@ class _Pen:
         for index, name in enumerate(node.input):
             value = self.around.constant(name) if name else None
             if value is not None:
-                lines.append(f"{formal[index] if index < len(formal) else f'input {index}'}: {value}")
+                title = formal[index] if index < len(formal) else self.parameters.get(name, f"input {index}")
+                lines.append(f"{title}: {value}")
         return lines
 
     def _after(self, members: Sequence[NodeProto], made: dict[str, tuple[int, int]], own: set[int]) -> None:

@@ -12,6 +12,7 @@ from rewriter.graph.scopes import ScopeRef, function_scope, main_scope
 from rewriter.graph.types import without_made_up
 from rewriter.page.drawing import draw
 from rewriter.page.neighbourhood import Neighbourhood
+from rewriter.placeholder.binding import Ref
 from rewriter.report import function_name
 from rewriter.verify.regions import Index, standalone, tensors_of
 from rewriter.verify.types import value_types
@@ -153,7 +154,10 @@ class _Artist:
         around = self._hood(self.before, scope.graph)
         around.correct([*_named(node.input, region.inputs), *_named(node.output, region.outputs)])
         lines = [line for line in _PARAMETER.split(region.bound.describe()) if line]
-        return draw(around, [node], "placeholder", lines)
+        parameters = {
+            value.name: name for name, value in region.bound.arguments.items() if isinstance(value, Ref)
+        }
+        return draw(around, [node], "placeholder", lines, parameters)
 
     def _draw_after(self, region: Region) -> Picture | None:
         ref = region.scope if region.function is None else ScopeRef(region.function)
