@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
-import warnings
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import Interface, OracleRefused, Recorded, names_text
 from rewriter.against.program import ProgramRun
-from rewriter.against.running import call, device_of, first_line
+from rewriter.against.running import call, device_of, first_line, silent
 from rewriter.against.values import by_output, same_names, to_argument
 from rewriter.errors import UsageError
 from rewriter.types import dtype_name
 from rewriter.verify.reference import require_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rewriter.against.oracle import Inner
@@ -39,7 +36,7 @@ def from_archive(path: Path, interface: Interface) -> Exported:
     if not path.is_file():
         raise UsageError(f"--against {path}: no such file")
     try:
-        with _silent():
+        with silent():
             program = torch.export.load(path)
     except Exception as error:
         raise UsageError(
@@ -147,16 +144,3 @@ class Exported:
             return ProgramRun(self._module, self._leaves(sample))
         except OracleRefused:
             return None
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Without what torch logs and warns of: an error says it."""
-    disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        logging.disable(disabled)

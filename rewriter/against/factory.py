@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.against.archive import Exported
 from rewriter.against.oracle import Interface, Oracle, Recorded, names_text
 from rewriter.against.program import ProgramRun
-from rewriter.against.running import call, device_of, first_line, unchanged
+from rewriter.against.running import call, device_of, first_line, silent, unchanged
 from rewriter.against.values import by_output, to_argument
 from rewriter.errors import UsageError
 from rewriter.verify.reference import require_torch
@@ -116,7 +116,7 @@ class Eager:
 
         args, kwargs = self._bound(sample)
         try:
-            with _current_folder(), unchanged(self._module, evaluate=True):
+            with _current_folder(), silent(), unchanged(self._module, evaluate=True):
                 program = torch.export.export(self._module, tuple(args), dict(kwargs), strict=False)
             leaves = torch.utils._pytree.tree_leaves((tuple(args), dict(kwargs)))
             return ProgramRun(program.module(), leaves)

@@ -40,7 +40,7 @@ def load(source: Any, model: ModelProto) -> Oracle:
         return oracle
     from rewriter.against.factory import of_object
 
-    return of_object(source, type(source).__name__, interface)
+    return of_object(source, getattr(source, "__qualname__", type(source).__name__), interface)
 
 
 def _named(text: str, interface: Interface) -> Oracle:

@@ -196,7 +196,7 @@ class Whole:
     ) -> MismatchError:
         name, problem = next(iter(problems.items()))
         more = f"; so do {len(problems) - 1} further outputs" if len(problems) > 1 else ""
-        blame = self._culprit.find(sample, expected, list(problems))
+        blame = self._culprit.find(sample, expected, list(self._checked))
         error = MismatchError(
             f"output '{name}' differs from {self._oracle.name}: {problem} ({sample.describe()}){more}; {blame}",
             where=blame.where,

@@ -347,3 +347,23 @@ def test_verify_alone_knows_no_model_from_before(model):
         assert (caught.value.blame.stage, caught.value.blame.where.operator) == ("export", "Mul")
         proof = verify(file, file.model, file.model, done.regions, VerifyOptions(against=nets.build))
         assert proof.whole.samples == 4
+
+
+class RefusesOne(WrongRoll):
+    """Right, and refused by the runtime where the first dim is 1."""
+
+    name = "roll"
+
+    def decompose(self, g, x: Value, shifts: Ints, dims: Ints):
+        rolled = self.rolled(g, x, shifts[0], dims[0])
+        second = g.gather(rolled, [1], axis=0)
+        return rolled + (second - second)
+
+
+@pytest.mark.parametrize("whole", [nets.build])
+def test_a_decomposition_that_is_refused_at_one_size_only(model, whole):
+    error, blame = blamed(model, whole, passes=[RefusesOne()])
+    assert "the file refuses what PyTorch takes" in error.what
+    assert (blame["stage"], blame["operator"]) == ("decomposition", "com.example::Roll")
+    report = rewriter.rewrite(model, against=whole, passes=[RefusesOne()], simplify=False, dims={"n": (2, 9)})
+    assert report.outcome == "verified"

@@ -357,3 +357,25 @@ def test_without_placeholders_the_whole_model_is_compared_all_the_same():
 
 def test_forward_is_read_as_it_is_declared():
     assert list(inspect.signature(By(lambda a, b: a).forward).parameters) == ["a", "b"]
+
+
+def test_outputs_that_are_a_table_are_compared_as_one():
+    """Rows in another order are the same detections; one that is not there is a fault of the export."""
+    model = unary(
+        "y = Mul(x, two) z = ReduceSum<keepdims=0>(x, axis)",
+        "(float[n, 4] x) => (float[n, 4] y, float[n] z)",
+        extra="<float two = {2}, int64[1] axis = {1}>",
+    )
+    options = {"compare": {"y,z": "detections"}}
+    assert whole(model, By(lambda x: (x.flip(0) * 2, x.flip(0).sum(1))), **options)["samples"] == 4
+    with pytest.raises(MismatchError) as caught:
+        whole(model, By(lambda x: (x.flip(0) * 3, x.flip(0).sum(1))), **options)
+    assert caught.value.blame.stage == "export"
+
+
+def test_thresholds_of_ones_own_hold_for_the_whole_model():
+    model = unary("y = Neg(x)")
+    net = By(lambda x: -x * 1.01)
+    with pytest.raises(MismatchError):
+        whole(model, net)
+    assert whole(model, net, rtol=0.02)["samples"] == 4
