@@ -59,6 +59,10 @@ class Region:
     function: FunctionKey | None = None
     #: The placeholder itself, as the exporter wrote it.
     node: NodeProto = field(default_factory=NodeProto, repr=False)
+    #: The placeholder with the attributes of the function that it stands in, and what took it: what its arguments are
+    #: checked against.
+    site: Site | None = field(default=None, repr=False, compare=False)
+    match: Match | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
+from rewriter.verify.arguments import disagreement
 from rewriter.verify.blame import DECOMPOSITION, Blame
 from rewriter.verify.cut import cut_unknown, inlined, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
@@ -95,8 +96,20 @@ class _Run:
     origin: Origin | None = None
     degenerate: Degenerate | None = None
 
+    #: The main graph with what was run in it.
+    place: InPlace | None = None
+
     def run(self) -> None:
         pairs = list(zip(self.regions, self.proof.regions, strict=True))
+        for region in self.regions:
+            problem = disagreement(region)
+            if problem is not None:
+                raise MismatchError(
+                    f"its arguments are not those of the node: {problem}",
+                    where=region.where,
+                    remedy=f"where pass '{region.placeholder.pass_name()}' has other defaults than its reference, "
+                    "correct them; else report this as a fault",
+                )
         self._alone([(region, result) for region, result in pairs if not region.scope.is_main])
         order = {name: at for at, node in enumerate(self.rewritten.graph.node) for name in node.output}
         in_place = [(region, result) for region, result in pairs if region.scope.is_main]
@@ -112,7 +125,13 @@ class _Run:
 
         self.proof.gradients = []
         check_regions(
-            self.weights.file, self.rewritten, self.regions, self.options, self.stage, self.proof.gradients
+            self.weights.file,
+            self.rewritten,
+            self.regions,
+            self.options,
+            self.stage,
+            self.proof.gradients,
+            None if self.place is None else self.place.again,
         )
         self.proof.notes += notes_of(self.proof.gradients)
         self.proof.warnings += warnings_of(self.proof.gradients)
@@ -152,7 +171,7 @@ class _Run:
         self.proof.inputs = "drawn" if inputs.given is None else "given"
         libraries = tuple(self.options.libraries.values())
         place = InPlace(self.weights, cut.model, inputs, types, libraries)
-        self.degenerate = place.degenerate
+        self.degenerate, self.place = place.degenerate, place
         outputs = [output.name for output in self.rewritten.graph.output]
         labels = labelled(cut)
         checked = {f"output '{name}'": Checked(name) for name in outputs}
