@@ -126,6 +126,7 @@ class Compiler:
     ) -> Callable[[dict[str, Any]], Sequence[Any]]:
         """What computes the node; an operator that is missing is said when it runs, which it may never do."""
         names = tuple(node.input)
+        needed = max((i + 1 for i, name in enumerate(node.output) if name), default=0)
         function = self._functions.get(called_function(node))
         schedules = {name: Schedule.of(plan, plan.outputs) for name, plan in plans.items()}
 
@@ -133,7 +134,7 @@ class Compiler:
             body = self._called(function, resolved, around, node.output)
 
             def call_function(values: dict[str, Any]) -> Sequence[Any]:
-                return _inside(body, [values[n] if n else None for n in names])
+                return _inside(body, _inputs(call, names, values))
 
             return call_function
 
@@ -142,7 +143,7 @@ class Compiler:
             return self._by_schema(node, call, around, resolved)
 
         def run(values: dict[str, Any]) -> Sequence[Any]:
-            inputs = [values[n] if n else None for n in names]
+            inputs = _inputs(call, names, values)
             made = call
             if schedules:
                 made = replace(
@@ -155,8 +156,11 @@ class Compiler:
                         for name, schedule in schedules.items()
                     },
                 )
-            results = _guarded(made, kernel, inputs)
-            return results if isinstance(results, tuple) else (results,)
+            found = _guarded(made, kernel, inputs)
+            results: tuple[Any, ...] = found if isinstance(found, tuple) else (found,)
+            if len(results) < needed:
+                raise call.unsupported(f"the interpreter gives {len(results)} of its {needed} results")
+            return results
 
         return run
 
@@ -216,7 +220,7 @@ class Compiler:
         bare.attribute.extend(resolved)
 
         def run(values: dict[str, Any]) -> Sequence[Any]:
-            inputs = [values[n] if n else None for n in node.input]
+            inputs = _inputs(call, node.input, values)
             key = tuple((i.dtype, i.ndim) if isinstance(i, torch.Tensor) else type(i) for i in inputs)
             if key not in made:
                 function = schema_body(bare, call, inputs)
@@ -225,6 +229,14 @@ class Compiler:
             return _inside(made[key], inputs)
 
         return run
+
+
+def _inputs(call: Call, names: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
+    """None for an input that is left out."""
+    try:
+        return [values[name] if name else None for name in names]
+    except KeyError as error:
+        raise call.refused(f"nothing gives the value {error}") from None
 
 
 def _inside(

@@ -94,10 +94,7 @@ def slice_(
     for start, end, axis, step in zip(first, last, which, by, strict=True):
         if step == 0:
             raise call.refused("a step is 0")
-        length = x.shape[axis]
-        begin, stop, stride = slice(start, end, step).indices(length)
-        if step < 0 and end < -length:
-            stop = -1
+        begin, stop, stride = slice(start, end, step).indices(x.shape[axis])
         if stride > 0:
             key: list[Any] = [slice(None)] * x.ndim
             key[axis] = slice(begin, max(stop, begin), stride)

@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from rewriter.interpret.operators.windows import Windows, unfolded, windows
 from rewriter.interpret.registry import Kernels
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rewriter.interpret.call import Call
 
 KERNELS = Kernels()
@@ -20,11 +23,31 @@ KERNELS = Kernels()
 def max_pool(call: Call, x: Tensor) -> Any:
     """Of equal ones the first counts, for the index and the gradient."""
     found = windows(call, x.shape[2:], call["kernel_shape"])
+    if not call.wants(1) and _is_plain(x, found):
+        function: Callable[..., Tensor] = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.ndim - 3]
+        return function(x, found.kernel, found.strides, found.begins, found.dilations)
     lowest = -float("inf") if x.is_floating_point() else torch.iinfo(x.dtype).min
     values, at = unfolded(x, found, lowest).max(-1)
     if not call.wants(1):
         return values
     return values, _source(call, x, found, at)
+
+
+def _is_plain(x: Tensor, found: Windows) -> bool:
+    """Whether torch's own pool does it, which takes far less memory."""
+    return (
+        3 <= x.ndim <= 5
+        and x.is_floating_point()
+        and x.numel() > 0
+        and found.begins == found.ends
+        and all(0 <= 2 * pad <= kernel for pad, kernel in zip(found.begins, found.kernel, strict=True))
+        and all(
+            count == (size + 2 * pad - extent) // stride + 1
+            for count, size, pad, extent, stride in zip(
+                found.counts, x.shape[2:], found.begins, found.extents, found.strides, strict=True
+            )
+        )
+    )
 
 
 def _source(call: Call, x: Tensor, found: Windows, at: Tensor) -> Tensor:
@@ -51,6 +74,11 @@ def _source(call: Call, x: Tensor, found: Windows, at: Tensor) -> Tensor:
 def average_pool(call: Call, x: Tensor) -> Tensor:
     """Padding counts where the node says so, but never what only ``ceil_mode`` adds beyond it."""
     found = windows(call, x.shape[2:], call["kernel_shape"])
+    if _is_plain(x, found) and set(found.dilations) == {1}:
+        function: Callable[..., Tensor] = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)[x.ndim - 3]
+        return function(
+            x, found.kernel, found.strides, found.begins, count_include_pad=bool(call["count_include_pad"])
+        )
     total = unfolded(x, found, 0).sum(-1)
     ones = torch.ones(1, 1, *x.shape[2:], dtype=x.dtype)
     if call["count_include_pad"]:
