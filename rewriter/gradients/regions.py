@@ -7,58 +7,38 @@ types that were inferred, and differentiated.  Constants that they read as they 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from onnx import TensorProto
 
 from rewriter.errors import CannotInterpretError, GradientError, UsageError, Where
-from rewriter.gradients.graphs import interpreted
 from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Unlike, Wrong, agreement
 from rewriter.gradients.operators import Operators
+from rewriter.gradients.part import part_of
 from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Point, Raised, results
-from rewriter.gradients.slack import slacks_for
-from rewriter.gradients.trained import operator_side, reference_side, wide, written_by_hand
-from rewriter.placeholder.binding import Ref
-from rewriter.types import TensorType, dtype_name
-from rewriter.verify.drawing import drawn
-from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
-from rewriter.verify.values import element_type
+from rewriter.gradients.trained import operator_side, wide, written_by_hand
+from rewriter.verify.drawing import Drawn, drawn
+from rewriter.verify.regions import Index, outputs_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Iterator
 
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.gradients.part import Part
     from rewriter.gradients.sides import Side
-    from rewriter.gradients.slack import Slack
     from rewriter.graph.scopes import ScopeRef
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
-    from rewriter.verify.drawing import Drawn
     from rewriter.verify.options import VerifyOptions
 
-#: Element types of which a gradient is taken; narrower ones hold too few numbers to train in.
-_FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A region as a model of its own: what it takes, by name, and the values of the constants among that."""
-
-    region: Region
-    types: Mapping[str, TensorType]
-    constants: Mapping[str, Any]
-    model: ModelProto
-    key: Hashable
-
-    @property
-    def slacks(self) -> tuple[Slack, ...]:
-        return slacks_for(dtype_name(kind.dtype) for kind in self.types.values())
+#: Gives the values of a model's main graph by name; None where it has not run.
+Activations = Callable[[Sequence[str]], Mapping[str, Any] | None]
 
 
 @dataclass
@@ -69,6 +49,8 @@ class RegionChecker:
     model: ModelProto
     options: VerifyOptions
     operators: Operators = field(default_factory=Operators)
+    #: Values of the main graph by name, of a run of the whole model; None where there are none.
+    activations: Activations | None = None
     _indexes: dict[ScopeRef, Index] = field(default_factory=dict)
     _checked: dict[Hashable, tuple[GradientResult, GradientError | None]] = field(default_factory=dict)
 
@@ -80,76 +62,26 @@ class RegionChecker:
             region.where,
             parameters=region.bound.describe(),
         )
-        part = self._part(region, result)
-        if part is None:
+        part = part_of(region, self._index(region.scope), self.file, self.options)
+        if isinstance(part, str):
+            result.leave(NOT_CHECKED, part)
             return result, None
-        if part.key in self._checked:
-            earlier, error = self._checked[part.key]
+        key = part.key
+        if key in self._checked:
+            earlier, error = self._checked[key]
             result.how = "as another"
             for name in ("status", "trained", "reason", "operator", "samples", "inputs", "notes", "warnings"):
                 setattr(result, name, getattr(earlier, name))
             return result, error
         error = self._check(part, result)
-        self._checked[part.key] = result, error
+        self._checked[key] = result, error
         return result, error
 
-    def _part(self, region: Region, result: GradientResult) -> _Part | None:
-        types = tensors_of(region)
-        unknown = [name for name, kind in types.items() if kind is None or kind.shape is None]
-        if unknown:
-            result.leave(NOT_CHECKED, f"the type of its input '{unknown[0]}' is unknown")
-            return None
-        known = {name: kind for name, kind in types.items() if kind is not None}
-        index = self._index(region.scope)
-        constants = {
-            ref.name: ref.constant
-            for ref in region.bound.refs()
-            if ref.constant is not None and ref.name and element_type(np.asarray(ref.constant)) in _FLOATS
-        }
-        for held in (constants, {}):
-            kinds = known | {
-                name: TensorType(element_type(np.asarray(value)), np.shape(value))
-                for name, value in held.items()
-            }
-            part = index.slice(kinds, outputs_of(region))
-            if part.loose:
-                result.leave(NOT_CHECKED, f"it reads '{part.loose[0]}', whose type is unknown")
-                return None
-            made = standalone(index, kinds, outputs_of(region), part)
-            found = _Part(
-                region,
-                kinds,
-                held,
-                made,
-                (identity(region, kinds, made), region.where.operator, str(region.node.attribute)),
-            )
-            if not held or self._free(found):
-                return found
-        return None
-
-    def _free(self, part: _Part) -> bool:
-        """Whether the constants may vary: no decomposition computed something of their values."""
-        moved = {
-            name: np.asarray(value).astype(np.float64) * 1.25 + 0.125
-            for name, value in part.constants.items()
-        }
-        try:
-            trained, shipped = self._reference(part), self._shipped(part)
-            for made in drawn(part.region, self._computed(part), self.options, 0):
-                point = self._point(part, made, moved)
-                agreement(results(shipped, point), results(trained, point), part.slacks)
-                return True
-        except (Raised, Unlike, CannotInterpretError):
-            pass
-        return False
-
-    def _check(self, part: _Part, result: GradientResult) -> GradientError | None:
+    def _check(self, part: Part, result: GradientResult) -> GradientError | None:
         region = part.region
         try:
-            shipped = self._shipped(part)
-            trained = self._trained(part)
-            types = self._computed(part)
-            is_open = any(not kind.is_static for kind in types.values())
+            shipped, trained = part.shipped(), self._trained(part)
+            is_open = any(not kind.is_static for kind in part.computed.values())
             for number in range(self.options.samples if is_open else 1):
                 error = self._sample(part, trained, shipped, number, result)
                 if error is not None or result.status != "agrees":
@@ -163,18 +95,19 @@ class RegionChecker:
         return None
 
     def _sample(
-        self, part: _Part, trained: Side, shipped: Side, number: int, result: GradientResult
+        self, part: Part, trained: Side, shipped: Side, number: int, result: GradientResult
     ) -> GradientError | None:
-        """Check one sample, the first drawing that the reference accepts."""
-        refusal = "no sizes fit its types"
-        for made in drawn(part.region, self._computed(part), self.options, number):
-            point = self._point(part, made, part.constants)
+        """Check one sample, the first that both sides accept."""
+        refusals: list[str] = []
+        for made in self._candidates(part, number):
+            point = part.point(made.feeds)
             try:
                 names, surrogate = written_by_hand(trained, point)
+                results(shipped, point)
             except Raised as error:
-                if isinstance(error.error, UsageError):
+                if isinstance(error.error, (UsageError, CannotInterpretError)):
                     raise error.error from error
-                refusal = f"{trained.name} refused every drawn input: {error}"
+                refusals.append(str(error))
                 continue
             result.trained = trained.name
             if names and not trained.name.startswith("the backward"):
@@ -183,12 +116,24 @@ class RegionChecker:
             return self._hold(
                 part, trained, shipped, point, torch.Generator().manual_seed(seed), result, made, surrogate
             )
-        result.leave(NOT_CHECKED, refusal)
+        reason = "no sizes fit its types"
+        if refusals:
+            reason = f"{trained.name}, or the nodes, refused every input that was tried: {refusals[0]}"
+        result.leave(NOT_CHECKED, reason)
         return None
+
+    def _candidates(self, part: Part, number: int) -> Iterator[Drawn]:
+        """Drawn inputs, then the model's own: where integers mean something, drawn ones may not be accepted."""
+        types = part.computed
+        yield from drawn(part.region, types, self.options, number)
+        if self.activations is not None and part.region.scope.is_main:
+            values = self.activations(list(types))
+            if values is not None:
+                yield Drawn({name: np.asarray(values[name]) for name in types}, {}, number)
 
     def _hold(
         self,
-        part: _Part,
+        part: Part,
         trained: Side,
         shipped: Side,
         point: Point,
@@ -212,7 +157,7 @@ class RegionChecker:
                 shipped,
                 generator,
                 slacks=part.slacks,
-                labels=_labels(region),
+                labels=part.labels(),
                 names=region.placeholder.outputs,
             )
             wrong = comparison.hold(point, held)
@@ -238,11 +183,11 @@ class RegionChecker:
         result.status = DIFFERS
         return _error(faults, region, result, what, made)
 
-    def _trained(self, part: _Part) -> Side:
+    def _trained(self, part: Part) -> Side:
         region = part.region
         operator = self.operators.find(region.where.operator, region.placeholder)
         if operator is None:
-            return self._reference(part)
+            return part.reference()
         index = self._index(region.scope)
         constants = {name: wide(value) for name, value in part.constants.items()}
         for ref in region.bound.refs():
@@ -252,25 +197,6 @@ class RegionChecker:
             if name and name not in constants and name in index.tensors:
                 constants[name] = wide(self.file.array(index.tensors[name]))
         return operator_side(operator, region, constants, outputs_of(region))
-
-    def _reference(self, part: _Part) -> Side:
-        return reference_side(part.region.placeholder, part.region.bound.arguments, outputs_of(part.region))
-
-    def _shipped(self, part: _Part) -> Side:
-        # A region may be the identity; its copy is then called otherwise.
-        outputs = {output.name.removesuffix(":out"): output.name for output in part.model.graph.output}
-        names = [outputs.get(name, name) if name else "" for name in outputs_of(part.region)]
-        return interpreted(part.model, names, self.file)
-
-    def _computed(self, part: _Part) -> dict[str, TensorType]:
-        return {name: kind for name, kind in part.types.items() if name not in part.constants}
-
-    def _point(self, part: _Part, made: Drawn, constants: Mapping[str, Any]) -> Point:
-        values = {**made.feeds, **constants}
-        return Point(
-            {name: wide(values[name]) for name in part.types},
-            tuple(name for name, kind in part.types.items() if kind.dtype in _FLOATS),
-        )
 
     def _index(self, ref: ScopeRef) -> Index:
         if ref not in self._indexes:
@@ -285,13 +211,15 @@ def check_regions(
     options: VerifyOptions,
     stage: Stage | None = None,
     into: list[GradientResult] | None = None,
+    activations: Activations | None = None,
 ) -> list[GradientResult]:
     """Check every placeholder that stood in the model itself; GradientError names the first whose gradient is wrong.
 
     ``model`` is the rewritten, unsimplified model, a skeleton of ``file``.  Results go into ``into`` as they come.
+    ``activations`` gives the model's own values, for regions that refuse what is drawn.
     """
     found: list[GradientResult] = [] if into is None else into
-    checker = RegionChecker(file, model, options, Operators(options.operators))
+    checker = RegionChecker(file, model, options, Operators(options.operators), activations)
     errors: list[GradientError] = []
     for region in regions:
         if region.via:
@@ -317,19 +245,6 @@ def _error(
         where=region.where,
         remedy="correct the backward and train anew, or correct the pass; nothing was delivered",
     )
-
-
-def _labels(region: Region) -> dict[str, str]:
-    """The pass's own names of its tensor arguments, by value name."""
-    found: dict[str, list[str]] = {}
-    for parameter, argument in region.bound.arguments.items():
-        if isinstance(argument, Ref):
-            found.setdefault(argument.name, []).append(parameter)
-        elif isinstance(argument, tuple):
-            for number, item in enumerate(argument):
-                if isinstance(item, Ref):
-                    found.setdefault(item.name, []).append(f"{parameter}[{number}]")
-    return {name: ", ".join(parameters) for name, parameters in found.items()}
 
 
 def warnings_of(results: Sequence[GradientResult]) -> list[str]:
