@@ -12,8 +12,11 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import re
+import sys
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,8 +66,7 @@ def exported(
         with (
             warnings.catch_warnings(),
             torch.no_grad(),
-            contextlib.redirect_stdout(io.StringIO()),
-            contextlib.redirect_stderr(io.StringIO()),
+            _silence(),
         ):
             warnings.simplefilter("ignore")
             if dynamo:
@@ -78,6 +80,23 @@ def exported(
             return onnx.load_from_string(buffer.getvalue())
     finally:
         logging.disable(logging.NOTSET)
+
+
+@contextlib.contextmanager
+def _silence() -> Iterator[None]:
+    """Exporters print a graph that they fail on, from C++."""
+    sys.stdout.flush()
+    kept = os.dup(1), os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            for number, file in enumerate(kept, 1):
+                os.dup2(file, number)
+                os.close(file)
 
 
 def _filled(row: Row, given: Mapping[str, Any], tensors: Sequence[torch.Tensor]) -> dict[str, Any]:

@@ -19,6 +19,9 @@ _IDLE = {
     ("Resize", "cubic_coeff_a"): ("mode", b"cubic"),
 }
 
+#: The last input of some operators, by its position: it may be left out, and then is 0.
+_ZERO = {"Trilu": 1, "Pad": 2}
+
 
 def with_plain_axes(model: onnx.ModelProto) -> onnx.ModelProto:
     """``axis`` counted from the front wherever ranks can be inferred."""
@@ -63,8 +66,10 @@ def digest(model: onnx.ModelProto) -> str:
             attributes = [text for text in attributes if not text.startswith("num_outputs")]
             if len(node.input) < 2 or (sizes is not None and len(set(sizes)) == 1):
                 inputs = [inputs[0], f"equal {len(node.output)}"]
-        if node.op_type == "Trilu" and len(node.input) > 1 and not arrays.get(node.input[1], 1):
-            inputs = inputs[:1]
+        if node.op_type in _ZERO and len(inputs) == _ZERO[node.op_type] + 1:
+            given = arrays.get(node.input[-1])
+            if not node.input[-1] or (given is not None and given.size == 1 and not given.any()):
+                inputs = inputs[:-1]
         told.append((node.domain, node.op_type, inputs, attributes))
     return repr(told)
 

@@ -97,6 +97,7 @@ def test_differences_are_told(found: list[float], told: str | None) -> None:
         # Defaults, counted from behind, idle.
         (model("Softmax", 18), model("Softmax", 18, axis=3)),
         (model("Trilu", 18, upper=0), model("Trilu", 18, np.array(0), upper=0)),
+        (model("Pad", 18, _PADS), model("Pad", 18, _PADS, np.float32(0), mode="constant")),
         (resized(18, mode="linear"), resized(18, mode="linear", nearest_mode="floor")),
         # Numbers that are weights.
         (model("Add", 18, np.zeros(4, np.float32)), model("Add", 18, np.ones(4, np.float32))),
@@ -112,6 +113,7 @@ def test_the_same_work_is_recognised(left: ModelProto, right: ModelProto) -> Non
     [
         (model("Softmax", 18), model("Softmax", 18, axis=1)),
         (model("Trilu", 18), model("Trilu", 18, np.array(1))),
+        (model("Pad", 18, _PADS), model("Pad", 18, _PADS, np.float32(1))),
         (resized(18, mode="nearest"), resized(18, mode="nearest", nearest_mode="floor")),
         (model("Add", 18, np.zeros(4, np.float32)), model("Add", 18, np.zeros((4, 4), np.float32))),
         (model("Pow", 18, np.float32(2)), model("Pow", 18, np.float32(1.5))),
