@@ -79,10 +79,18 @@ class Culprit:
         return f"{_REMEDIES[blame.stage]}; nothing was delivered"
 
     def find(self, sample: Sample, expected: Mapping[str, Data], outputs: Sequence[str]) -> Blame:
-        """The first stage whose ``outputs`` differ from those of the one before; CannotVerifyErrors are swallowed."""
-        wrong = self._region(sample)
-        if wrong is not None:
-            return wrong
+        """The first stage whose ``outputs`` differ from those of the one before.
+
+        Where a stage cannot be asked here, the export is named: everything after it was proved on other samples.
+        """
+        try:
+            return self._region(sample) or self._stage(sample, expected, outputs)
+        except (Refused, CannotVerifyError) as error:
+            return Blame(
+                EXPORT, None, f"the later stages were right elsewhere, and cannot be asked here: {error.what}"
+            )
+
+    def _stage(self, sample: Sample, expected: Mapping[str, Data], outputs: Sequence[str]) -> Blame:
         rewritten = self._place.model
         plain = Session(
             self._place.weights,

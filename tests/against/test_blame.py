@@ -367,3 +367,16 @@ def test_a_decomposition_that_is_refused_at_one_size_only(model, whole):
     assert (blame["stage"], blame["operator"]) == ("decomposition", "com.example::Roll")
     report = rewriter.rewrite(model, against=whole, passes=[RefusesOne()], simplify=False, dims={"n": (2, 9)})
     assert report.outcome == "verified"
+
+
+def test_a_stage_that_cannot_be_asked_is_said(model, monkeypatch):
+    from rewriter.errors import CannotVerifyError
+    from rewriter.verify import culprit
+
+    def none(*args, **options):
+        raise CannotVerifyError("no memory left")
+
+    monkeypatch.setattr(culprit, "Session", none)
+    _, blame = blamed(model, nets.rescaled)
+    assert blame["stage"] == "export"
+    assert "cannot be asked here: no memory left" in blame["detail"]
