@@ -70,6 +70,12 @@ def check_gradients(
             where=where,
             remedy="give tensors that it makes the dtype of its inputs (dtype=x.dtype)",
         ) from error
+    except Unlike as error:
+        raise UsageError(
+            f"its results differ from one call to the next: {error}",
+            where=where,
+            remedy="leave what is random out of the operator, or give it as an argument",
+        ) from error
     if wrong:
         raise _error(
             wrong, operator, "correct its backward" if operator.has_backward else "give it a backward"

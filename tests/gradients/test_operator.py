@@ -152,6 +152,17 @@ class TestRight:
         with pytest.raises(GradientError, match="shape"):
             rounded.check(X)
 
+    def test_empty_single_and_complex_tensors(self) -> None:
+        assert swish().check(torch.zeros(0, 3)).status == AGREES
+        assert swish().check(torch.tensor(0.5)).status == AGREES
+
+        @placeholder("test.own::Turned")
+        def turned(x: Tensor, by: Tensor) -> Tensor:
+            return (x * by).real
+
+        turned.backward(lambda ctx, grad: (grad * ctx.inputs.by.real, None))
+        assert turned.check(X, torch.complex(X, X + 1)).status == AGREES
+
     def test_the_function_is_the_same_as_the_method(self) -> None:
         assert check_gradients(swish(), X, beta=1.5).status == AGREES
 
@@ -325,6 +336,14 @@ class TestUsage:
 
         with pytest.raises(UsageError, match="does not run on float64"):
             fixed.check(X)
+
+    def test_a_function_that_is_random(self) -> None:
+        @placeholder("test.own::Dropped")
+        def dropped(x: Tensor) -> Tensor:
+            return torch.nn.functional.dropout(x, 0.5)
+
+        with pytest.raises(UsageError, match="differ from one call to the next"):
+            dropped.check(X)
 
     def test_the_wrong_arguments_are_python_s_own_error(self) -> None:
         with pytest.raises(TypeError):

@@ -253,6 +253,31 @@ class TestReference:
             for text in report.verification["warnings"]
         )
 
+    def test_values_that_cannot_be_drawn_are_the_model_s_own(self) -> None:
+        class Pick(OneInput):
+            """Rows of x; indices are those of rows from the 100th on."""
+
+            matches = ("Pick",)
+
+            def reference(self, x: Any, index: Any) -> Any:
+                return x[index - 100]
+
+            def decompose(self, g: Builder, x: Value, index: Value) -> Value:
+                return g.gather(x, index - 100, axis=0)
+
+            def cases(self) -> Iterator[Case]:
+                yield Case(f32(3, 2), rewriter.i64(2, value=(100, 102)))
+
+        source = model(
+            node("Add", ["index", "hundred"], ["moved"], domain=""),
+            node("Pick", ["x", "moved"], ["y"]),
+            inputs={"x": (FLOAT, [3, 2]), "index": (INT64, [4])},
+            outputs={"y": (FLOAT, [4, 2])},
+            tensors={"hundred": np.asarray(100, np.int64)},
+        )
+        (found,) = check(source, passes=[Pick], input_ranges={"index": (0, 2)})
+        assert (found["status"], found["samples"]) == (AGREES, 1)
+
     def test_a_surrogate_is_noted(self) -> None:
         class Quantise(OneInput):
             matches = ("Quantise",)
