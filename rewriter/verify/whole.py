@@ -160,7 +160,11 @@ class Whole:
         """One sample of these sizes; integers of unknown meaning, which may be too large for them, smaller then."""
         before = len(self.result.skipped)
         for attempt in dict.fromkeys((base.attempt, *self._inputs.milder)):
-            sample = self._inputs.draw(index, attempt, sizes)
+            try:
+                sample = self._inputs.draw(index, attempt, sizes)
+            except CannotVerifyError as error:
+                self.result.skipped.append(Skipped(sizes, "", error.what))
+                continue
             if sample is None or self._one(sample, lenient=lenient):
                 del self.result.skipped[before:]
                 return

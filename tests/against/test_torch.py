@@ -379,3 +379,29 @@ def test_thresholds_of_ones_own_hold_for_the_whole_model():
     with pytest.raises(MismatchError):
         whole(model, net)
     assert whole(model, net, rtol=0.02)["samples"] == 4
+
+
+def test_sizes_at_which_nothing_can_be_drawn_are_noted(monkeypatch):
+    from rewriter.verify.inputs import Inputs
+
+    real = Inputs.draw
+
+    def draw(self, index, attempt=0, sizes=None):
+        if sizes is not None and 0 in sizes.values():
+            raise CannotVerifyError("not so small")
+        return real(self, index, attempt, sizes)
+
+    monkeypatch.setattr(Inputs, "draw", draw)
+    found = whole(unary("y = Neg(x)"), By(torch.neg))
+    assert [sizes["n"] for sizes in found["sizes"]] == [2, 5, 1]
+    assert [(item["by"], item["reason"]) for item in found["skipped"]] == [("", "not so small")]
+
+
+def test_integers_that_are_too_large_for_a_size_are_drawn_again():
+    """The index is added up, so that its range is not known: at size 1 only zeros are within it."""
+    model = unary(
+        "j = Mul(i, i) k = ReduceMax<keepdims=0>(j) y = Gather<axis=0>(x, k)",
+        "(float[n, 4] x, int64[m] i) => (float[4] y)",
+    )
+    found = whole(model, By(lambda x, i: x[(i * i).max()]), dims={"m": 3})
+    assert {"n": 1, "m": 3} in found["sizes"]
