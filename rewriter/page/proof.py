@@ -204,7 +204,7 @@ def output_table(outputs: list[Figures], caption: str) -> Content:
             code(str(item.get("name")), 60),
             str(item.get("dtype") or "–"),
             _shapes(item.get("shapes")),
-            _allowed(item),
+            tag("span", _allowed(item), class_="wide"),
             *(figure(item.get(key)) if key != "cosine" else _cosine(item.get(key)) for _, key in columns),
         )
         for item in outputs[:_LISTED]

@@ -106,6 +106,8 @@ def picture(found: dict[str, Any], number: str) -> Markup:
         "before": "before",
         "after": f"after: the function {function}" if function else "after",
     }
+    if not mapping(found.get("before")):
+        titles["after"] = "before simplification"
     sides: list[Content] = []
     for side, title in titles.items():
         graph = mapping(found.get(side))
