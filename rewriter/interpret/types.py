@@ -53,8 +53,11 @@ def element_type(dtype: torch.dtype) -> int:
     return next(key for key, value in _table().items() if value == dtype)
 
 
-def carried(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """``function`` of tensors of one type, also for the unsigned types that torch hardly has."""
+def carried(function: Callable[..., torch.Tensor], *, ordered: bool = True) -> Callable[..., torch.Tensor]:
+    """``function`` of tensors of one type, also for the unsigned types that torch hardly has.
+
+    One whose result depends on the order of numbers raises NotImplementedError for those from 2^63 on.
+    """
 
     @functools.wraps(function)
     def wrapped(*tensors: torch.Tensor) -> torch.Tensor:
@@ -63,6 +66,8 @@ def carried(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor
         if carrier is None:
             return function(*tensors)
         wide = [t.to(carrier) if isinstance(t, torch.Tensor) and t.dtype == dtype else t for t in tensors]
+        if ordered and dtype == torch.uint64 and any(bool((t < 0).any()) for t in wide if t.dtype == carrier):
+            raise NotImplementedError("PyTorch has no order of numbers from 2^63 on")
         made = function(*wide)
         return made.to(dtype) if made.dtype == carrier else made
 

@@ -161,6 +161,25 @@ def test_a_tensor_that_pytorch_cannot_hold_is_said_where_it_is_read() -> None:
         run(text, {"x": torch.ones(1)})
 
 
+def test_unsigned_64_bit_numbers_are_right_or_refused() -> None:
+    """torch has few kernels for them; 2^64 − 1 is the largest."""
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    main (uint64[N] a, uint64[N] b) => (uint64[N] sum, bool[N] less)
+    { sum = Add(a, b)  less = Less(a, b) }
+    """
+    interpreter = Interpreter(parser.parse_model(text))
+    feeds = {
+        "a": torch.tensor([2**64 - 1, 5], dtype=torch.uint64),
+        "b": torch.tensor([3, 7], dtype=torch.uint64),
+    }
+    assert interpreter(feeds, ["sum"])["sum"].tolist() == [2, 12]
+    with pytest.raises(CannotInterpretError, match=r"Less 'less': .*2\^63"):
+        interpreter(feeds, ["less"])
+    small = {name: value[1:] for name, value in feeds.items()}
+    assert interpreter(small, ["less"])["less"].tolist() == [True]
+
+
 # --- scopes -----------------------------------------------------------------------------------------------------
 
 BODIES = """

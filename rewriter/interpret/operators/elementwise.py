@@ -18,10 +18,15 @@ if TYPE_CHECKING:
 
 KERNELS = Kernels()
 
+#: What is the same for numbers and for numbers modulo 2^64.
+_ON_BITS = frozenset(
+    {"Add", "Sub", "Mul", "Sum", "Equal", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "BitwiseNot"}
+)
+
 
 def _plain(name: str, function: Callable[..., Tensor], since: int = 1) -> None:
     """``function`` of the inputs alone."""
-    function = carried(function)
+    function = carried(function, ordered=name not in _ON_BITS)
     KERNELS.add(name, lambda _, *inputs: function(*inputs), since)
 
 
@@ -106,7 +111,7 @@ def mod(call: Call, a: Tensor, b: Tensor) -> Tensor:
 @KERNELS.operator("BitShift")
 def bit_shift(call: Call, x: Tensor, y: Tensor) -> Tensor:
     if call["direction"] == "LEFT":
-        return carried(torch.bitwise_left_shift)(x, y)
+        return carried(torch.bitwise_left_shift, ordered=False)(x, y)
     if x.dtype == torch.uint64:
         # torch shifts the sign bit in; by one it is cleared, the rest follows
         wide, by = x.view(torch.int64), y.view(torch.int64)
