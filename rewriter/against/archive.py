@@ -64,6 +64,9 @@ class Exported:
         self._refuse_stand_ins()
         #: The inputs that are no constants of the export, and their types there.
         self._own = [spec.arg.name for spec in self._specs if not hasattr(spec.arg, "value")]
+        places = [node for node in program.graph.nodes if node.op == "placeholder"]
+        self._types = {node.name: node.meta.get("val") for node in places}
+        self._unused = {node.name for node in places if not node.users}
         self._pairs = self._paired()
 
     def _refuse_stand_ins(self) -> None:
@@ -75,9 +78,11 @@ class Exported:
                 )
 
     def _paired(self) -> dict[str, str]:
-        """The graph's input for each of the program's own."""
+        """The graph's input for each of the program's own; an exporter may drop those that nothing reads."""
         inputs = list(self._interface.inputs)
         own = self._own
+        if len(inputs) < len(own):
+            own = [name for name in own if name in inputs or name not in self._unused]
         if set(inputs) == set(own):
             pairs = {name: name for name in own}
         elif len(inputs) == len(own):
@@ -86,6 +91,7 @@ class Exported:
                 f"inputs were taken in order: {', '.join(own)} are {', '.join(inputs)} of the graph"
             )
         else:
+            own = self._own
             missing = [name for name in own if name not in inputs]
             remedy = "give an archive of the module that was exported to this file"
             if same_names(inputs, own):
@@ -95,11 +101,8 @@ class Exported:
                 f"({names_text(inputs)})",
                 remedy=remedy,
             )
-        values = {
-            node.name: node.meta.get("val") for node in self._program.graph.nodes if node.op == "placeholder"
-        }
         for mine, theirs in pairs.items():
-            self._check_type(theirs, values.get(mine))
+            self._check_type(theirs, self._types.get(mine))
         return pairs
 
     def _check_type(self, name: str, value: Any) -> None:
@@ -121,15 +124,31 @@ class Exported:
     def _leaves(self, sample: Sample) -> list[Any]:
         """What the program takes, flat and in its own order."""
         device = device_of(self._module)
+        given = {mine: to_argument(sample.feeds[theirs], device) for mine, theirs in self._pairs.items()}
         found = []
         for spec in self._specs:
             if hasattr(spec.arg, "value"):
                 found.append(spec.arg.value)
-                continue
-            value = to_argument(sample.feeds[self._pairs[spec.arg.name]], device)
-            # A size that was given as a number is one again.
-            found.append(value.item() if type(spec.arg).__name__.startswith("Sym") else value)
+            elif spec.arg.name not in given:
+                found.append(self._filler(spec.arg.name, given, device))
+            else:
+                value = given[spec.arg.name]
+                # A size that was given as a number is one again.
+                found.append(value.item() if type(spec.arg).__name__.startswith("Sym") else value)
         return found
+
+    def _filler(self, name: str, given: Mapping[str, Any], device: Any) -> Any:
+        """Zeros for an input that nothing reads, of the sizes that it shares with the others."""
+        import torch
+
+        sizes = {
+            str(dim): size
+            for mine, value in given.items()
+            for dim, size in zip(getattr(self._types[mine], "shape", ()), value.shape, strict=False)
+        }
+        kind = self._types[name]
+        shape = [dim if isinstance(dim, int) else sizes.get(str(dim), 1) for dim in kind.shape]
+        return torch.zeros(shape, dtype=kind.dtype, device=device)
 
     def __call__(self, sample: Sample) -> Mapping[str, Data]:
         """The graph's outputs by name; OracleRefused where a guard or an operator of the program refuses."""

@@ -405,3 +405,21 @@ def test_integers_that_are_too_large_for_a_size_are_drawn_again():
     )
     found = whole(model, By(lambda x, i: x[(i * i).max()]), dims={"m": 3})
     assert {"n": 1, "m": 3} in found["sizes"]
+
+
+def test_an_input_that_nothing_reads_may_be_missing_in_the_file():
+    """The TorchScript exporter drops it; the program's guards still ask for it."""
+    from tests.torch.exports import legacy
+
+    class Lazy(nn.Module):
+        def forward(self, unread, x):
+            return x * 2
+
+    values = torch.ones(3, 2), torch.ones(3, 4)
+    model = legacy(Lazy(), values, input_names=["unread", "x"])
+    assert [value.name for value in model.graph.input] == ["x"]
+    n = torch.export.Dim("n")
+    program = torch.export.export(Lazy(), values, dynamic_shapes={"unread": {0: n}, "x": {0: n}})
+    assert whole(model, program)["samples"] == 4
+    with pytest.raises(UsageError, match=r"missing a required argument: 'unread'"):
+        whole(model, Lazy)
