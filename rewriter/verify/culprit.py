@@ -92,16 +92,7 @@ class Culprit:
 
     def _stage(self, sample: Sample, expected: Mapping[str, Data], outputs: Sequence[str]) -> Blame:
         rewritten = self._place.model
-        plain = Session(
-            self._place.weights,
-            prune(rewritten, computed(rewritten)),
-            optimise=False,
-            libraries=self._place.libraries,
-        )
-
-        def run_plain(names: Sequence[str]) -> Mapping[str, Data]:
-            return plain.run(sample.feeds, names)
-
+        run_plain = self._rewritten(sample)
         source: ModelProto = rewritten
         run_source: Run = run_plain
         values = None
@@ -122,7 +113,27 @@ class Culprit:
         problems = self._problems(values, expected, outputs)
         if problems:
             return self._export(sample, problems, source, run_source)
-        return self._later(sample, outputs, values, (rewritten, plain), (source, run_source))
+        return self._later(sample, outputs, values, run_plain, (source, run_source))
+
+    def _rewritten(self, sample: Sample) -> Run:
+        """Gives named values of the rewritten model as written; all are exposed once an inner one is asked for."""
+        model = self._place.model
+        outputs = {output.name for output in model.graph.output}
+        sessions: dict[bool, Session] = {}
+
+        def run(names: Sequence[str]) -> Mapping[str, Data]:
+            inner = not outputs.issuperset(names)
+            if inner not in sessions:
+                sessions[inner] = Session(
+                    self._place.weights,
+                    model,
+                    extra_outputs=computed(model) if inner else (),
+                    optimise=False,
+                    libraries=self._place.libraries,
+                )
+            return sessions[inner].run(sample.feeds, names)
+
+        return run
 
     # --- the decompositions -------------------------------------------------------------------------------------
 
@@ -200,16 +211,16 @@ class Culprit:
         sample: Sample,
         outputs: Sequence[str],
         first: Mapping[str, Data],
-        rewritten: tuple[ModelProto, Session],
+        rewritten: Run,
         source: tuple[ModelProto, Run],
     ) -> Blame:
         """The exported model agrees: one of the later stages does not, or all of them together."""
         sizes = sample.sizes
         stages: list[tuple[str, Mapping[str, Data]]] = [("", first)]
         try:
-            values = rewritten[1].run(sample.feeds, outputs)
+            values = rewritten(outputs)
         except Refused as error:
-            return Blame(DECOMPOSITION, place_of(error, rewritten[0]), error.what)
+            return Blame(DECOMPOSITION, place_of(error, self._place.model), error.what)
         problems = self._problems(values, first, outputs)
         if problems:
             return self._in_a_body(sample, problems, rewritten, source)
@@ -237,15 +248,13 @@ class Culprit:
         self,
         sample: Sample,
         problems: Mapping[str, str],
-        rewritten: tuple[ModelProto, Session],
+        rewritten: Run,
         source: tuple[ModelProto, Run],
     ) -> Blame:
         """A decomposition in a body or function differs from its reference: the node that holds it."""
-        parting = Parting(rewritten[0], self._judge, self._place.types, sample.sizes)
+        parting = Parting(self._place.model, self._judge, self._place.types, sample.sizes)
         try:
-            verdicts = parting.compare(
-                parting.shared(source[0]), lambda part: rewritten[1].run(sample.feeds, part), source[1]
-            )
+            verdicts = parting.compare(parting.shared(source[0]), rewritten, source[1])
         except RewriteError as error:
             return Blame(DECOMPOSITION, None, f"inner values cannot be compared: {error.what}")
         first = parting.first({**verdicts, **problems}, list(problems))

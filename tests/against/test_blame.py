@@ -372,11 +372,13 @@ def test_a_decomposition_that_is_refused_at_one_size_only(model, whole):
 def test_a_stage_that_cannot_be_asked_is_said(model, monkeypatch):
     from rewriter.errors import CannotVerifyError
     from rewriter.verify import culprit
+    from rewriter.verify.origin import Origin
 
     def none(*args, **options):
         raise CannotVerifyError("no memory left")
 
     monkeypatch.setattr(culprit, "Session", none)
+    monkeypatch.setattr(Origin, "run_on", lambda self, sample: none)
     _, blame = blamed(model, nets.rescaled)
     assert blame["stage"] == "export"
     assert "cannot be asked here: no memory left" in blame["detail"]
