@@ -423,3 +423,14 @@ def test_an_input_that_nothing_reads_may_be_missing_in_the_file():
     assert whole(model, program)["samples"] == 4
     with pytest.raises(UsageError, match=r"missing a required argument: 'unread'"):
         whole(model, Lazy)
+
+
+def test_sequences_as_results():
+    model = unary("s = SequenceConstruct(x, x) y = Neg(x)", "(float[n] x) => (seq(float[n]) s, float[n] y)")
+    found = whole(model, By(lambda x: ([x, x], -x)))
+    assert found["samples"] == 4
+    assert [output["name"] for output in found["outputs"]] == ["s", "y"]
+    with pytest.raises(MismatchError, match=r"output 's' differs from By: has 2 elements, expected 3"):
+        whole(model, By(lambda x: ([x, x, x], -x)))
+    only = unary("s = SequenceConstruct(x, x)", "(float[n] x) => (seq(float[n]) s)")
+    assert whole(only, By(lambda x: [x, x]))["samples"] == 4
