@@ -2,7 +2,8 @@
 
 :func:`placeholder` makes an operator from a Python function; :func:`export_placeholders` makes an existing
 model's own calls (``torch.roll``, ``F.silu``) leave as placeholders, without touching the model.  Both serve
-``torch.onnx.export`` with ``dynamo=True`` and ``dynamo=False``.
+``torch.onnx.export`` with ``dynamo=True`` and ``dynamo=False``.  :func:`check_gradients` says in a test whether an
+operator's backward is its gradient, and that of the decomposition that ships.
 
 This package imports torch; ``import rewriter`` does not import this package.
 """
