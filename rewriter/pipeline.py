@@ -283,12 +283,16 @@ class _Run:
     def _against(self, file: ModelFile, earlier: Manifest | None) -> Origin | None:
         """Read what to compare the whole model with, so that what does not fit is said before any work is done.
 
-        A copy of the model as it came, which tells whose fault a difference is; None where nothing is to be compared.
+        A copy of the model as it came, which tells whose fault a difference is, and what its functions compute; None
+        where neither is asked.
         """
-        if self.options.against is None:
-            return None
-        from rewriter.against import load
         from rewriter.verify.origin import Origin
+
+        if self.options.against is None:
+            if not (self.verify and file.model.functions):
+                return None
+            return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)
+        from rewriter.against import load
 
         self.options = replace(self.options, against=load(self.options.against, file.model))
         return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)

@@ -189,6 +189,8 @@ def _region(
         match.assumed,
         tuple(name for name, _ in chain),
         node=site.node,
+        site=site,
+        match=match,
     )
 
 

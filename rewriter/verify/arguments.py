@@ -89,7 +89,10 @@ class _Reading:
             return
         waiting = [name for name in self.bound if name not in self.given]
         for position, value in enumerate(self.node.input):
-            if position in taken or not value:
+            if position in taken:
+                continue
+            if not value:
+                del waiting[:1]  # omitted, which is an answer as well
                 continue
             while waiting and not self._is(waiting[0], position):
                 waiting.pop(0)
@@ -162,7 +165,10 @@ def _value(attribute: AttributeProto) -> Any:
         kinds.FLOATS: "floats",
         kinds.STRINGS: "strings",
     }
-    return getattr(attribute, fields[attribute.type]) if attribute.type in fields else None
+    if attribute.type not in fields:
+        return None
+    value = getattr(attribute, fields[attribute.type])
+    return list(value) if fields[attribute.type].endswith("s") and attribute.type != kinds.STRING else value
 
 
 def _same(given: Any, argument: Any) -> bool:

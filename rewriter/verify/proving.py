@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from rewriter.errors import CannotVerifyError, MismatchError, UnprovedError, VerificationError, Where
+from rewriter.errors import (
+    CannotVerifyError,
+    MismatchError,
+    RewriteError,
+    UnprovedError,
+    VerificationError,
+    Where,
+)
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.progress import Progress, Quiet
@@ -101,6 +108,7 @@ class _Run:
 
     def run(self) -> None:
         pairs = list(zip(self.regions, self.proof.regions, strict=True))
+        self._same_language()
         for region in self.regions:
             problem = disagreement(region)
             if problem is not None:
@@ -135,6 +143,22 @@ class _Run:
         )
         self.proof.notes += notes_of(self.proof.gradients)
         self.proof.warnings += warnings_of(self.proof.gradients)
+
+    def _same_language(self) -> None:
+        """MismatchError where the delivered model reads its operators by another opset than they were written in."""
+        written, now = (
+            {item.domain: item.version for item in model.opset_import}
+            for model in (self.rewritten, self.delivered)
+        )
+        # Where nothing was simplified, the two are one model: what the regions were written in tells.
+        written |= {"": r.site.opset for r in self.regions if r.scope.is_main and r.site is not None}
+        for domain, version in now.items():
+            if domain in written and written[domain] != version:
+                raise MismatchError(
+                    f"the model to be delivered imports version {version} of the domain '{domain or 'ai.onnx'}', and "
+                    f"was written in version {written[domain]}",
+                    remedy="report this as a fault",
+                )
 
     def _alone(self, pairs: list[tuple[Region, RegionResult]]) -> None:
         prover = AloneProver(self.weights, self.rewritten, self.options)
@@ -198,6 +222,7 @@ class _Run:
             place.compare(first, values, sample)
             if index == 0:
                 self._probe(prober, first, values)
+                self._through_calls(sample, {name: values[name] for name in outputs})
             held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
             if self.options.runtimes:
@@ -250,6 +275,40 @@ class _Run:
         for result in self.proof.runtimes:
             if result.status != "agrees":
                 self.proof.warnings.append(result.describe())
+
+    def _through_calls(self, sample: Sample, values: Mapping[str, Data]) -> None:
+        """The outputs against the model as it came with the bodies of its functions in the places of their calls.
+
+        A region in a function is proved by itself; that each call reaches the right one, with its own attributes, is
+        seen from outside only.  onnx puts the bodies in place, references stand in for the placeholders.
+        """
+        if self.origin is None or self.proof.cut or not any(r.scope.function for r in self.regions):
+            return
+        from rewriter.verify.standing_in import StandIn
+
+        origin = self.origin
+        try:
+            plain = StandIn(
+                origin.file,
+                inlined(origin.model),
+                origin.selection,
+                keep=origin.keep,
+                libraries=origin.libraries,
+            )
+            expected = plain.run(sample.feeds, list(values))
+        except RewriteError as error:
+            self.proof.notes.append(
+                f"the calls of functions could not be held against their bodies: {error.what}"
+            )
+            return
+        for name, value in values.items():
+            problem = self.options.judgement.differs(value, expected[name])
+            if problem is not None:
+                raise MismatchError(
+                    f"output '{name}' is not what the model computes with the bodies of its functions in the places of "
+                    f"their calls: {problem} ({sample.describe()})",
+                    remedy="report this as a fault; nothing was delivered",
+                )
 
     def _probe(
         self, prober: Prober, batch: list[tuple[Region, RegionResult]], values: Mapping[str, Data]
