@@ -92,11 +92,14 @@ class Comparison:
         Figures go into ``result``, whose status becomes ``not differentiable`` where ``trained`` has no gradient at
         all.  Raises Unlike where the results differ, Raised where a side raises in its forward.
         """
-        wrong: list[Wrong] = []
-        for attempt in range(_TRIES):
-            wrong, decided = self._at(point if attempt == 0 else point.jittered(self.generator), result)
-            if decided or not wrong:
+        wrong, decided = self._at(point, result)
+        for _ in range(_TRIES):
+            if decided:
                 break
+            nearby = point.jittered(self.generator)
+            # Not beyond the end of what the function is defined for.
+            if _finite(results(self.shipped, nearby)) >= _finite(results(self.shipped, point)):
+                wrong, decided = self._at(nearby, result)
         for item in wrong:
             if item.input:
                 entry = result.input(item.input)
@@ -104,7 +107,7 @@ class Comparison:
         return wrong
 
     def _at(self, point: Point, result: GradientResult) -> tuple[list[Wrong], bool]:
-        """What is wrong, and whether differences decided it."""
+        """What is wrong, and whether differences had a say about every input."""
         expected = results(self.trained, point)
         actual = results(self.shipped, point)
         slack = agreement(actual, expected, self.slacks)
@@ -140,9 +143,9 @@ class Comparison:
         for name in point.moving:
             label = self.labels.get(name, name)
             problem, certain = sample.input(name, result.input(label))
+            decided = decided and certain
             if problem is not None:
                 wrong.append(Wrong(label, problem))
-                decided = decided and certain
         return wrong, decided
 
 
@@ -296,6 +299,11 @@ def _measure(
         return
     off, size = largest(a - b), largest(b)
     entry.see(max_abs=off, max_scaled=off / size if size else (0.0 if off == 0 else None))
+
+
+def _finite(outputs: Results) -> int:
+    """How many elements are finite."""
+    return sum(int(torch.isfinite(output).sum()) for output in outputs if output is not None)
 
 
 def _along(gradient: torch.Tensor | None, direction: torch.Tensor) -> float:

@@ -126,6 +126,30 @@ class TestRight:
         relu.backward(lambda ctx, grad: grad * (ctx.inputs.x > 0))
         assert relu.check(torch.tensor([0.0, 1.0, -1.0, 0.0])).status == AGREES
 
+    def test_a_wrong_gradient_does_not_hide_at_a_kink(self) -> None:
+        @placeholder("test.own::Gated")
+        def gated(x: Tensor) -> Tensor:
+            return x.relu() * torch.sigmoid(x).detach()
+
+        with pytest.raises(GradientError, match="a term is missing"):
+            gated.check(torch.tensor([0.0, 1.0, -1.0, 0.0]))
+
+    def test_an_example_at_the_end_of_the_domain(self) -> None:
+        @placeholder("test.own::Root")
+        def root(x: Tensor) -> Tensor:
+            return x.sqrt()
+
+        root.backward(lambda ctx, grad: grad / (2 * ctx.outputs[0]))
+        assert root.check(torch.tensor([0.0, 1.0, 4.0])).status == AGREES
+
+    def test_what_pytorch_does_not_differentiate_is_not_the_operator_s_fault(self) -> None:
+        @placeholder("test.own::GroupNorm")
+        def group_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
+            return torch.nn.functional.group_norm(x, 2, weight, bias)
+
+        # PyTorch 2.13 raises in the backward of a group norm with a bias and no weight.
+        assert group_norm.check(torch.randn(2, 4, 3), torch.randn(4), torch.randn(4)).status == AGREES
+
     def test_where_autograd_knows_no_gradient(self) -> None:
         @placeholder("test.own::Square")
         def square(x: Tensor) -> Tensor:
