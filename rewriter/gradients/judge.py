@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rewriter.errors import RewriteError
+from rewriter.gradients.forward import agreement, finite_count
 from rewriter.gradients.kinds import Problem, diagnose, largest, same
 from rewriter.gradients.numeric import slope
 from rewriter.gradients.result import NO_GRADIENT
@@ -16,7 +17,6 @@ from rewriter.gradients.sides import (
     Point,
     Products,
     Raised,
-    Results,
     Side,
     draw_cotangents,
     products,
@@ -36,10 +36,6 @@ _DECIDES = 1e-2
 
 #: Kinds of problem that are no fault of the gradient that training used.
 OF_THE_GRAPH = frozenset({"graph"})
-
-
-class Unlike(Exception):  # noqa: N818  (an outcome: there is nothing to differentiate alike)
-    """The two sides compute different results."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +94,7 @@ class Comparison:
                 break
             nearby = point.jittered(self.generator)
             # Not beyond the end of what the function is defined for.
-            if _finite(results(self.shipped, nearby)) >= _finite(results(self.shipped, point)):
+            if finite_count(results(self.shipped, nearby)) >= finite_count(results(self.shipped, point)):
                 wrong, decided = self._at(nearby, result)
         for item in wrong:
             if item.input:
@@ -257,29 +253,6 @@ class _Sample:
         )
 
 
-def agreement(actual: Results, expected: Results, slacks: Sequence[Slack]) -> Slack:
-    """The closest of ``slacks`` for gradients of results that agree as these do; Unlike where they do not."""
-    if len(expected) < len(actual):
-        raise Unlike(f"there are {len(actual)} results, {len(expected)} expected")
-    at = 0
-    for number, (a, b) in enumerate(zip(actual, expected, strict=False)):
-        if a is None or b is None:
-            continue
-        if a.shape != b.shape:
-            raise Unlike(f"result {number} has shape {list(a.shape)}, expected {list(b.shape)}")
-        if not b.is_floating_point():
-            if not torch.equal(a.to(b.dtype), b):
-                raise Unlike(f"result {number} differs")
-            continue
-        while not same(a, b, slacks[at].closer):
-            at += 1
-            if at == len(slacks):
-                raise Unlike(
-                    f"result {number} differs by up to {largest(a.double() - b.double()):.3g} of {largest(b):.3g}"
-                )
-    return slacks[at]
-
-
 def _refused(error: Raised) -> Problem:
     """What autograd says of a backward that returned something impossible."""
     if isinstance(error.error, RewriteError):
@@ -299,11 +272,6 @@ def _measure(
         return
     off, size = largest(a - b), largest(b)
     entry.see(max_abs=off, max_scaled=off / size if size else (0.0 if off == 0 else None))
-
-
-def _finite(outputs: Results) -> int:
-    """How many elements are finite."""
-    return sum(int(torch.isfinite(output).sum()) for output in outputs if output is not None)
 
 
 def _along(gradient: torch.Tensor | None, direction: torch.Tensor) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 from onnx import TensorProto
 
 from rewriter.errors import CannotInterpretError
+from rewriter.gradients.forward import Unlike, agreement
 from rewriter.gradients.graphs import interpreted
-from rewriter.gradients.judge import Unlike, agreement
 from rewriter.gradients.sides import Point, Raised, results
 from rewriter.gradients.slack import slacks_for
 from rewriter.gradients.trained import reference_side, wide

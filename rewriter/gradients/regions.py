@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from rewriter.errors import CannotInterpretError, GradientError, UsageError, Where
-from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Unlike, Wrong, agreement
+from rewriter.gradients.forward import Unlike, agreement
+from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Wrong
 from rewriter.gradients.operators import Operators
 from rewriter.gradients.part import part_of
 from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult

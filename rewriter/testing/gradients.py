@@ -28,8 +28,9 @@ def check_gradients(variant: Variant) -> GradientResult:
     """
     import torch
 
+    from rewriter.gradients.forward import Unlike
     from rewriter.gradients.graphs import interpreted
-    from rewriter.gradients.judge import Comparison, Unlike
+    from rewriter.gradients.judge import Comparison
     from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
     from rewriter.gradients.slack import slacks_for
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.errors import CannotInterpretError, DecompositionError, GradientError, UsageError, Where
-from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Unlike, Wrong
+from rewriter.gradients.forward import Unlike
+from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Wrong
 from rewriter.gradients.own import Example, examine
 from rewriter.gradients.result import NO_GRADIENT, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Raised, results
