@@ -53,7 +53,9 @@ def examples(region: Region) -> list[Example]:
         specs = [
             spec
             for case in cases
-            if isinstance(spec := case.get(name), TensorSpec) and _is_of(spec, ref.type)
+            if isinstance(spec := case.get(name), TensorSpec)
+            and 0 not in spec.shape  # of nothing no values say anything
+            and _is_of(spec, ref.type)
         ]
         own = _ways(specs, None if ref.type is None else ref.type.shape)
         if any(way is not None for way in own):
@@ -69,15 +71,15 @@ def examples(region: Region) -> list[Example]:
 def _ways(specs: list[TensorSpec], shape: tuple[Dim, ...] | None) -> list[Draw | None]:
     """The ways to draw one argument, None for that of its type, in the order of the cases.
 
-    Values as they stand serve where no case draws any: where one does, they are special ones.
+    Values as they stand serve where no case is content with the type: where one is, they are special ones.
     """
     found: dict[tuple[Any, str], Draw | None] = {}
-    drawn = any(spec.value is None for spec in specs)
+    plain = any(spec.value is None and spec.draw is None for spec in specs)
     integers = [spec for spec in specs if spec.dtype.startswith(("int", "uint"))]
     for spec in specs:
         if spec.value is None:
             found.setdefault((spec.draw, ""), spec.draw)
-        elif integers or not drawn:
+        elif integers or not plain:
             rows = _rows(spec, shape)
             if rows is not None:
                 found.setdefault((None, str(spec.value)), rows)

@@ -151,7 +151,9 @@ class _Run:
             for model in (self.rewritten, self.delivered)
         )
         # Where nothing was simplified, the two are one model: what the regions were written in tells.
-        written |= {"": r.site.opset for r in self.regions if r.scope.is_main and r.site is not None}
+        for region in self.regions:
+            if region.scope.is_main and region.site is not None:
+                written[""] = region.site.opset
         for domain, version in now.items():
             if domain in written and written[domain] != version:
                 raise MismatchError(

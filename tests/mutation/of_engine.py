@@ -170,7 +170,8 @@ def _graph() -> Iterator[Engine]:
         _FUNCTIONS,
         "known = [without_made_up(TensorType.from_proto(proto), self.symbols) for proto in types]",
         "known = [t if t is None or t.shape is None else "
-        "t.with_shape([5 if isinstance(d, str) else d for d in t.shape]) for t in (without_made_up(TensorType.from_proto(proto), self.symbols) for proto in types)]",
+        "t.with_shape([5 if isinstance(d, str) else d for d in t.shape]) "
+        "for t in (without_made_up(TensorType.from_proto(proto), self.symbols) for proto in types)]",
         _OPEN,
         codes=("mismatch", "cannot-verify"),
     )

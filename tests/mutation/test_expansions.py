@@ -1,7 +1,7 @@
 """Systematic mutations of what every pass builds, on the model of its first case.
 
-``pytest -m full tests/mutation/test_expansions.py -s`` tries all of them and prints the survivors; the default run tries
-a sample that is always the same.
+``pytest -m full tests/mutation/test_expansions.py -s`` tries all of them and prints the survivors; the default run
+tries a sample that is always the same.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import onnx
 import pytest
 
@@ -9,8 +11,10 @@ import rewriter
 from rewriter.errors import RewriteError
 from tests.mutation import of_engine, of_passes
 from tests.mutation.harness import caught, delivered, differs, inputs
-from tests.mutation.mutation import Engine, Mutation
 from tests.mutation.source import NotOnceError, replaced
+
+if TYPE_CHECKING:
+    from tests.mutation.mutation import Engine, Mutation
 
 PASSES = list(of_passes.mutations())
 ENGINE = list(of_engine.mutations())
@@ -49,11 +53,14 @@ def test_the_pass_verifies_without_and_the_mutation_is_one(mutation: Mutation) -
 
 @pytest.mark.parametrize("mutation", ENGINE, ids=str)
 def test_a_mutated_engine_delivers_nothing_wrong(mutation: Engine) -> None:
+    found: RewriteError | None = None
     try:
         with mutation.installed():
             report = rewriter.rewrite(mutation.build())
     except RewriteError as error:
-        assert error.code in mutation.codes, str(error)
+        found = error
+    if found is not None:
+        assert found.code in mutation.codes, str(found)
         return
     assert report.simplification is not None
     assert report.model is not None
