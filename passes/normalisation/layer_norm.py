@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import TensorProto
 
 from passes.normalisation._precision import statistics_dtype, wide
 from passes.normalisation._shapes import check_normalized, statistics_shape
@@ -80,7 +81,7 @@ class LayerNorm(Placeholder):
     @decomposition(
         opset=17,
         portable=False,
-        requires=lambda normalized_shape, **_: 0 not in normalized_shape,
+        requires=lambda x, normalized_shape, eps, **_: 0 not in normalized_shape and _is_exact(x, eps),
         reason="one kernel; onnxruntime before 1.20 takes the variance as E[x²] − E[x]², which cancels",
     )
     def native(
@@ -124,6 +125,11 @@ class LayerNorm(Placeholder):
         # Parameters in float32 beside a float16 input: mean and rstd are then float32.
         wider = TensorSpec((4,), "float32")
         yield Case(f32(2, 4), [4], wider, wider, dtypes=("float16", "bfloat16"))
+
+
+def _is_exact(x: Value, eps: float) -> bool:
+    """Whether ``eps`` is itself as the operator's attribute, which is float32."""
+    return x.dtype != TensorProto.DOUBLE or float(np.float32(eps)) == eps
 
 
 def _moments(g: Builder, x: Value, normalized_shape: Ints) -> tuple[Value, Value, Value]:
