@@ -93,15 +93,7 @@ class MsDeformAttn(Placeholder):
                     result = result + (rows * (share * weights[:, :, :, level])[..., None]).sum(3)
         return result.reshape(n, q, m * d).to(dtype)
 
-    def infer(
-        self,
-        value: Value,
-        spatial_shapes: Array | Value,
-        level_start_index: Array | Value,
-        sampling_locations: Value,
-        attention_weights: Value,
-        im2col_step: int = 64,
-    ) -> Any:
+    def infer(self, value: Value, sampling_locations: Value, **_: Any) -> Any:
         if value.type is None or not (value.has_rank and sampling_locations.has_rank):
             return None
         heads, channels = value.size(2), value.size(3)
@@ -120,7 +112,7 @@ class MsDeformAttn(Placeholder):
         im2col_step: int = 64,
     ) -> Value:
         layout = Layout.of(g, value, spatial_shapes, level_start_index, sampling_locations)
-        made = self.infer(value, spatial_shapes, level_start_index, sampling_locations, attention_weights)
+        made = self.infer(value, sampling_locations)
         if made is not None and made.is_static and 0 in made.shape:
             return g.constant_of_shape(made.shape, 0.0, value)
         rows, weights = layout.neighbours(sampling_locations, attention_weights)
@@ -145,7 +137,7 @@ class MsDeformAttn(Placeholder):
         level_start_index: Array | Value,
         sampling_locations: Value,
         attention_weights: Value,
-        im2col_step: int = 64,
+        **_: Any,
     ) -> Value:
         shapes, starts = (known(x) for x in (spatial_shapes, level_start_index))
         assert not isinstance(shapes, Value) and not isinstance(starts, Value)  # noqa: PT018

@@ -84,17 +84,7 @@ class RotaryEmbedding(Placeholder):
         result = torch.cat((turned * cos + other * sin, rest), -1)
         return result.transpose(1, 2).reshape(given.shape) if given.dim() == 3 else result
 
-    def infer(
-        self,
-        x: Value,
-        cos_cache: Value | None = None,
-        sin_cache: Value | None = None,
-        position_ids: Value | None = None,
-        interleaved: bool = False,
-        num_heads: int = 0,
-        rotary_embedding_dim: int = 0,
-        base: float = 10000.0,
-    ) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     @decomposition(
@@ -110,13 +100,13 @@ class RotaryEmbedding(Placeholder):
         self,
         g: Builder,
         x: Value,
-        cos_cache: Value | None = None,
-        sin_cache: Value | None = None,
-        position_ids: Value | None = None,
-        interleaved: bool = False,
-        num_heads: int = 0,
-        rotary_embedding_dim: int = 0,
-        base: float = 10000.0,
+        cos_cache: Value | None,
+        sin_cache: Value | None,
+        position_ids: Value | None,
+        interleaved: bool,
+        num_heads: int,
+        rotary_embedding_dim: int,
+        **_: Any,
     ) -> Value:
         _check(g, x, cos_cache, sin_cache, num_heads, rotary_embedding_dim)
         made: Value = g.op(

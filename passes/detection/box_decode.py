@@ -43,15 +43,7 @@ class BoxDecode(Placeholder):
         """As `BoxCoder.decode_single` of `torchvision/models/detection/_utils.py` (v0.29.1)."""
         return reference_decode(deltas, anchors, weights, bbox_xform_clip, anchor_format, box_format)
 
-    def infer(
-        self,
-        deltas: Value,
-        anchors: Value,
-        weights: Floats = UNWEIGHTED,
-        bbox_xform_clip: float = CLIP,
-        anchor_format: str = "xyxy",
-        box_format: str = "xyxy",
-    ) -> Any:
+    def infer(self, deltas: Value, **_: Any) -> Any:
         return deltas.type
 
     @decomposition(requires=lambda **a: a["deltas"].size(-1) == 4, reason="one box to an anchor: in halves")

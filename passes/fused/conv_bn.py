@@ -40,7 +40,7 @@ class ConvBn(Placeholder):
 
     def reference(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         weight: Any,
         bias: Any,
         bn_weight: Any,
@@ -68,7 +68,7 @@ class ConvBn(Placeholder):
     def one_conv(
         self,
         g: Builder,
-        input: Value,  # noqa: A002
+        input: Value,
         weight: Value,
         bias: Value | None,
         bn_weight: Value | None,
@@ -89,7 +89,7 @@ class ConvBn(Placeholder):
     def in_turn(
         self,
         g: Builder,
-        input: Value,  # noqa: A002
+        input: Value,
         weight: Value,
         bias: Value | None,
         bn_weight: Value | None,
@@ -165,7 +165,7 @@ class ConvRelu(Placeholder):
 
     def reference(
         self,
-        input: Any,  # noqa: A002
+        input: Any,
         weight: Any,
         bias: Any = None,
         stride: Any = (1,),
@@ -178,7 +178,7 @@ class ConvRelu(Placeholder):
     def decompose(
         self,
         g: Builder,
-        input: Value,  # noqa: A002
+        input: Value,
         weight: Value,
         bias: Value | None = None,
         stride: Ints = (1,),

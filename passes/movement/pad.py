@@ -34,7 +34,7 @@ class Pad(Placeholder):
     def reference(self, x: Any, pad: Any, mode: str = "constant", value: float | None = None) -> Any:
         return _reference(x, pad, mode, value)
 
-    def infer(self, x: Value, pad: Ints | Value, mode: str = "constant", value: float | None = None) -> Any:
+    def infer(self, x: Value, pad: Ints | Value, **_: Any) -> Any:
         return _padded_type(x, pad)
 
     @decomposition(requires=lambda pad, **_: isinstance(pad, tuple))
@@ -62,9 +62,7 @@ class Pad(Placeholder):
         portable=False,
         requires=lambda pad, mode, **_: not isinstance(pad, tuple) and mode == "constant",
     )
-    def computed(
-        self, g: Builder, x: Value, pad: Ints | Value, mode: str = "constant", value: float | None = None
-    ) -> Value:
+    def computed(self, g: Builder, x: Value, pad: Ints | Value, value: float | None, **_: Any) -> Value:
         return _by_computed_pads(g, x, pad, value)
 
     @decomposition(requires=lambda pad, **_: not isinstance(pad, tuple))

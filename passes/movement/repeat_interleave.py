@@ -46,14 +46,7 @@ class RepeatInterleave(Placeholder):
         requires=lambda x, repeats, dim, **_: _can_stack(x, repeats, dim),
         reason="rows are too short for Gather: copies side by side",
     )
-    def copies(
-        self,
-        g: Builder,
-        x: Value,
-        repeats: Ints | Value,
-        dim: int | None = None,
-        output_size: int | None = None,
-    ) -> Value:
+    def copies(self, g: Builder, x: Value, repeats: Ints | Value, dim: int | None, **_: Any) -> Value:
         assert isinstance(repeats, tuple)
         sizes = known(x.shape) or []
         axis = max(x.rank - 1, 0) if dim is None else axis_of(g, dim, max(x.rank, 1))

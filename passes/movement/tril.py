@@ -44,7 +44,7 @@ class Tril(Placeholder):
 
         return by_signed(x, lambda data: torch.tril(data, int(diagonal)))
 
-    def infer(self, x: Value, diagonal: int | Value = 0) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     @decomposition(opset=14, portable=False, requires=lambda x, **_: x.dtype in _TRILU)
@@ -72,7 +72,7 @@ class Triu(Placeholder):
 
         return by_signed(x, lambda data: torch.triu(data, int(diagonal)))
 
-    def infer(self, x: Value, diagonal: int | Value = 0) -> Any:
+    def infer(self, x: Value, **_: Any) -> Any:
         return x.type
 
     @decomposition(opset=14, portable=False, requires=lambda x, **_: x.dtype in _TRILU)

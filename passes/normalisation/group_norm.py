@@ -50,15 +50,7 @@ class GroupNorm(Placeholder):
         # PyTorch has no gradient of the statistics.
         return result[0], result[1].detach(), result[2].detach()
 
-    def infer(
-        self,
-        x: Value,
-        num_groups: int,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        eps: float = 1e-5,
-        cudnn_enabled: bool = True,
-    ) -> Any:
+    def infer(self, x: Value, num_groups: int, weight: Value | None, bias: Value | None, **_: Any) -> Any:
         if not x.has_rank:
             return None
         statistics = TensorType(statistics_dtype(x, weight, bias), (x.shape[0], num_groups))
@@ -88,10 +80,10 @@ class GroupNorm(Placeholder):
         g: Builder,
         x: Value,
         num_groups: int,
-        weight: Value | None = None,
-        bias: Value | None = None,
-        eps: float = 1e-5,
-        cudnn_enabled: bool = True,
+        weight: Value | None,
+        bias: Value | None,
+        eps: float,
+        **_: Any,
     ) -> Any:
         return _group_norm(
             g, x, num_groups, weight, bias, eps, lambda g, rows, eps: by_reductions(g, rows, eps, [2])

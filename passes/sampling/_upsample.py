@@ -51,11 +51,11 @@ class Upsample(Placeholder):
     def infer(
         self,
         x: Value,
-        output_size: Ints | Value | None = None,
-        align_corners: bool = False,
-        scale_factors: Floats | None = None,
-        scales_2: float | None = None,
-        scales_3: float | None = None,
+        output_size: Ints | Value | None,
+        scale_factors: Floats | None,
+        scales_2: float | None,
+        scales_3: float | None,
+        **_: Any,
     ) -> Any:
         if x.type is None or not x.has_rank or x.rank != self.dims + 2:
             return None

@@ -76,14 +76,7 @@ class GridSample(Placeholder):
             ).to(x.dtype)
         return torch.nn.functional.grid_sample(x, grid, mode, padding_mode, align_corners)
 
-    def infer(
-        self,
-        x: Value,
-        grid: Value,
-        mode: int | str = "bilinear",
-        padding_mode: int | str = "zeros",
-        align_corners: bool = False,
-    ) -> Any:
+    def infer(self, x: Value, grid: Value, **_: Any) -> Any:
         if x.type is None or not x.has_rank or not grid.has_rank:
             return None
         return x.type.with_shape((*x.shape[:2], *grid.shape[1:-1]))

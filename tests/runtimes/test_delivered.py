@@ -172,7 +172,9 @@ def test_usage(
 
 def test_an_operator_that_is_kept_for_elsewhere(tmp_path: Path) -> None:
     source = write(tmp_path / "m.onnx", KEPT)
-    report = rewriter.rewrite(source, tmp_path / "o.onnx", keep="com.example::Mystery", runtimes=["onnxruntime"])
+    report = rewriter.rewrite(
+        source, tmp_path / "o.onnx", keep="com.example::Mystery", runtimes=["onnxruntime"]
+    )
     assert report.to_dict()["verification"]["runtimes"] == []
     assert any("no other runtime was tried" in line for line in report.verification["warnings"])  # type: ignore[index]
 
