@@ -202,7 +202,7 @@ def _trained_with(
         )
     if not wanted:
         return ()
-    from rewriter.verify.reference import require_torch
+    from rewriter.execution.reference import require_torch
 
     require_torch()
     from rewriter.gradients.operators import Operators

@@ -9,16 +9,16 @@ from rewriter.against.program import ProgramRun
 from rewriter.against.running import call, device_of, first_line, silent
 from rewriter.against.values import by_output, same_names, to_argument
 from rewriter.errors import UsageError
+from rewriter.execution.reference import require_torch
 from rewriter.types import dtype_name
-from rewriter.verify.reference import require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rewriter.against.oracle import Inner
-    from rewriter.verify.inputs import Sample
-    from rewriter.verify.values import Data
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Sample
 
 _EXPORT = (
     "save it with torch.export.save(torch.export.export(model.eval(), args, dynamic_shapes=…), 'model.pt2')"

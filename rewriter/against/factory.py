@@ -16,14 +16,14 @@ from rewriter.against.program import ProgramRun
 from rewriter.against.running import call, device_of, first_line, silent, unchanged
 from rewriter.against.values import by_output, to_argument
 from rewriter.errors import UsageError
-from rewriter.verify.reference import require_torch
+from rewriter.execution.reference import require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from rewriter.against.oracle import Inner
-    from rewriter.verify.inputs import Sample
-    from rewriter.verify.values import Data
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Sample
 
 _ARCHIVE = "save it as an archive (torch.export.save), whose inputs are flat, and give that"
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto, TypeProto
 
-    from rewriter.verify.inputs import Sample
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Sample
 
 
 class OracleRefused(VerificationError):  # noqa: N818  (an outcome of a sample, handled by whoever drew it)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import OracleRefused, Step
 from rewriter.against.running import first_line, unchanged
-from rewriter.verify.values import from_torch
+from rewriter.execution.values import from_torch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rewriter.verify.numbers import Array
+    from rewriter.execution.numbers import Array
 
 #: A frame of a recorded stack: where PyTorch is installed, and in which folder the model lay, does not matter.
 _FRAME = re.compile(r'File "(?:[^"]*[/\\])?(?P<file>[^"/\\]+)", line (?P<line>\d+), in (?P<function>[^\n]+)')

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import Interface, Recorded, names_text
 from rewriter.errors import UsageError
+from rewriter.inputs.given import check_given, fit_dtype, load_given
 from rewriter.types import dtype_name
-from rewriter.verify.given import check_given, fit_dtype, load_given
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from rewriter.verify.inputs import Sample
-    from rewriter.verify.values import Data
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Sample
 
 _FLAG = "--against"
 #: ``"1/x"`` is the array for 'x' of the second sample.

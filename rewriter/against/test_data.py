@@ -15,8 +15,8 @@ from rewriter.errors import UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
 
 _FORM = "each sample is a folder test_data_set_0 with input_0.pb, output_0.pb, … in the order of the graph"
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rewriter.errors import UsageError
-from rewriter.verify.values import from_torch, to_torch
+from rewriter.execution.values import from_torch, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from rewriter.against.oracle import Interface
-    from rewriter.verify.values import Data
+    from rewriter.execution.values import Data
 
 
 def to_argument(value: Data, device: Any) -> Any:

@@ -37,7 +37,7 @@ def refuses_ir(ir_version: int) -> str | None:
 
 def refuses_model(file: ModelFile, libraries: Sequence[Path]) -> str | None:
     """Why onnxruntime does not load the model of ``file`` with these libraries, and no others; None where it does."""
-    from rewriter.verify.session import Session
+    from rewriter.execution.session import Session
 
     try:
         Session(file, file.model, libraries=libraries)

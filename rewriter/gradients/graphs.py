@@ -8,11 +8,11 @@ import torch
 from onnx import ValueInfoProto, helper
 
 from rewriter.errors import LeftoverPlaceholderError
+from rewriter.execution.values import element_type, from_torch
 from rewriter.gradients.sides import Side
 from rewriter.interpret import Interpreter
 from rewriter.storage import ModelFile
 from rewriter.torch.arguments import split
-from rewriter.verify.values import element_type, from_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

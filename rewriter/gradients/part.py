@@ -9,16 +9,16 @@ import numpy as np
 from onnx import TensorProto
 
 from rewriter.errors import CannotInterpretError
+from rewriter.execution.values import element_type
 from rewriter.gradients.forward import Unlike, agreement
 from rewriter.gradients.graphs import interpreted
 from rewriter.gradients.sides import Point, Raised, results
 from rewriter.gradients.slack import slacks_for
 from rewriter.gradients.trained import reference_side, wide
+from rewriter.inputs.of_region import drawn
 from rewriter.placeholder.binding import Ref
 from rewriter.types import TensorType, dtype_name
-from rewriter.verify.drawing import drawn
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
-from rewriter.verify.values import element_type
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

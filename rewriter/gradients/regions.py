@@ -22,7 +22,7 @@ from rewriter.gradients.part import part_of
 from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
 from rewriter.gradients.sides import Point, Raised, results
 from rewriter.gradients.trained import operator_side, wide, written_by_hand
-from rewriter.verify.drawing import Drawn, drawn
+from rewriter.inputs.of_region import Drawn, drawn
 from rewriter.verify.regions import Index, outputs_of
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from rewriter.execution.reference import call_reference
+from rewriter.execution.values import to_torch
 from rewriter.gradients.operators import arguments_of
 from rewriter.gradients.sides import Raised, Side, custom_backwards
 from rewriter.placeholder.binding import Ref
 from rewriter.torch.results import flatten
-from rewriter.verify.reference import call_reference
-from rewriter.verify.values import to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -90,7 +90,7 @@ def tensor(value: Any) -> TensorProto:
     if isinstance(value, TensorProto):
         return value
     if hasattr(value, "detach"):
-        from rewriter.verify.values import from_torch
+        from rewriter.execution.values import from_torch
 
         value = from_torch(value)
     elif not isinstance(value, (np.ndarray, np.generic)):

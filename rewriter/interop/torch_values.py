@@ -75,7 +75,7 @@ class TorchNode:
 
     def t(self, name: str) -> Any:
         """The attribute as a ``torch.Tensor``."""
-        from rewriter.verify.values import to_torch
+        from rewriter.execution.values import to_torch
 
         return to_torch(numpy_helper.to_array(self.get(name).t))
 

@@ -10,8 +10,8 @@ import torch
 from onnx import AttributeProto, TensorProto
 
 from rewriter.errors import CannotInterpretError
+from rewriter.execution.values import to_torch
 from rewriter.types import dtype_name
-from rewriter.verify.values import to_torch
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,9 +8,9 @@ import numpy as np
 from onnx import FunctionProto, NodeProto, TensorProto, numpy_helper
 
 from rewriter.domains import normal_domain
+from rewriter.execution.cut import outer_names
 from rewriter.graph.scopes import graphs_of, opset_versions, text
 from rewriter.types import TensorType
-from rewriter.verify.cut import outer_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import FunctionProto, ModelProto
 
+from rewriter.execution.types import value_types
 from rewriter.graph.scopes import ScopeRef, function_scope, main_scope
 from rewriter.graph.types import without_made_up
 from rewriter.page.drawing import draw
@@ -15,7 +16,6 @@ from rewriter.page.neighbourhood import Neighbourhood
 from rewriter.placeholder.binding import Ref
 from rewriter.report import function_name
 from rewriter.verify.regions import Index, standalone, tensors_of
-from rewriter.verify.types import value_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -36,7 +36,7 @@ class OnnxRuntime:
     def run(self, inputs: Values) -> list[Any]:
         if not self._exotic:
             return list(self._session.run(None, inputs))
-        from rewriter.verify.values import element_type, from_ort_value, ort_value
+        from rewriter.execution.values import element_type, from_ort_value, ort_value
 
         given = {name: ort_value(value, element_type(value)) for name, value in inputs.items()}
         names = [output.name for output in self._session.get_outputs()]

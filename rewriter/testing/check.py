@@ -29,9 +29,9 @@ def check(variant: Variant) -> Outcome:
     AssertionError where they differ, or where anything of the placeholder is left.
     """
     from rewriter.decompose import decompose
+    from rewriter.execution.session import Session
     from rewriter.placeholder import Selection
     from rewriter.storage import ModelFile
-    from rewriter.verify.session import Session
 
     placeholder, case = variant.placeholder, variant.case
     if variant.decomposition is not None and not applies(
@@ -79,7 +79,7 @@ def reference_of(variant: Variant) -> list[Any]:
     """What the reference gives on the variant's inputs, as arrays."""
     import torch
 
-    from rewriter.verify.values import from_torch, to_torch
+    from rewriter.execution.values import from_torch, to_torch
 
     placeholder = variant.placeholder
     built = build(

@@ -16,12 +16,12 @@ from rewriter.verify.proof import Checked, Proof, RegionResult
 from rewriter.verify.proving import verify
 
 if TYPE_CHECKING:
-    from rewriter.verify.standing_in import StandIn, run
+    from rewriter.standin.model import StandIn, run
 
 __all__ = ["Checked", "Proof", "RegionResult", "StandIn", "VerifyOptions", "equal", "run", "verify"]
 
 #: What is fetched from its module when it is first used.
-_LAZY = {"StandIn": "rewriter.verify.standing_in", "run": "rewriter.verify.standing_in"}
+_LAZY = {"StandIn": "rewriter.standin.model", "run": "rewriter.standin.model"}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,12 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import CannotVerifyError, MismatchError
-from rewriter.verify.drawing import drawn
+from rewriter.execution.reference import ReferenceRefused, evaluate, plain_arguments
+from rewriter.execution.session import Refused, Session
+from rewriter.inputs.of_region import drawn
+from rewriter.verify.answer import check, own_remark
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
-from rewriter.verify.reference import ReferenceRefused, check, evaluate, own_remark, plain_arguments
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
-from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,13 +25,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.weights import Weights
     from rewriter.graph.scopes import ScopeRef
+    from rewriter.inputs.of_region import Drawn
     from rewriter.placeholder.binding import Ref
     from rewriter.types import TensorType
-    from rewriter.verify.drawing import Drawn
-    from rewriter.verify.numbers import Array
     from rewriter.verify.options import VerifyOptions
-    from rewriter.verify.weights import Weights
 
 
 class AloneProver:

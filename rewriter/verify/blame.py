@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import RewriteError, Where
+from rewriter.execution.session import Refused
 from rewriter.graph.scopes import main_scope
-from rewriter.verify.session import Refused
 
 if TYPE_CHECKING:
     from onnx import ModelProto

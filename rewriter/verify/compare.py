@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rewriter.verify.numbers import Array, Cosine, finite_max, is_float, to_float64, ulp_steps
+from rewriter.execution.numbers import Array, Cosine, finite_max, is_float, to_float64, ulp_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,14 +9,14 @@ import numpy as np
 
 from rewriter.against.mapping import matched
 from rewriter.errors import CannotVerifyError, MismatchError, RewriteError, Where
+from rewriter.execution.cut import prune
+from rewriter.execution.reference import ReferenceRefused
+from rewriter.execution.session import Refused, Session
 from rewriter.verify.blame import DECOMPOSITION, EXPORT, OPTIMISER, SIMPLIFICATION, Blame, place_of, told
 from rewriter.verify.compare import measure
-from rewriter.verify.cut import prune
 from rewriter.verify.inplace import exposed_names
 from rewriter.verify.parting import Parting, computed
 from rewriter.verify.proof import RegionResult
-from rewriter.verify.reference import ReferenceRefused
-from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
     from rewriter.against import Oracle
     from rewriter.decompose import Region
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Sample
     from rewriter.verify.delivered import Delivered
     from rewriter.verify.inplace import InPlace
-    from rewriter.verify.inputs import Sample
     from rewriter.verify.origin import Origin
     from rewriter.verify.parting import Judge
-    from rewriter.verify.values import Data
 
     #: Named values of a model on one sample.
     Run = Callable[[Sequence[str]], Mapping[str, Data]]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rewriter.domains import normal_domain
+from rewriter.execution.cut import outer_names
+from rewriter.execution.numbers import is_float, to_float64
 from rewriter.placeholder.binding import Ref
-from rewriter.verify.cut import outer_names
-from rewriter.verify.numbers import is_float, to_float64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
     from rewriter.decompose import Region
-    from rewriter.verify.inputs import Inputs
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Inputs
 
 #: Operators whose result does not depend on the numbers that they take, only on how many there are.
 _BLIND = frozenset(

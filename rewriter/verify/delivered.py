@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.execution.numbers import is_float
+from rewriter.execution.session import Refused, Session
 from rewriter.verify.blame import OPTIMISER, SIMPLIFICATION, Blame, place_of
 from rewriter.verify.judgement import Judgement
-from rewriter.verify.numbers import is_float
 from rewriter.verify.parting import between, computed, exposed, in_optimiser
-from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
+    from rewriter.execution.cut import CutModel
+    from rewriter.execution.values import Data
+    from rewriter.execution.weights import Weights
+    from rewriter.inputs.draw import Sample
     from rewriter.types import TensorType
-    from rewriter.verify.cut import CutModel
-    from rewriter.verify.inputs import Sample
     from rewriter.verify.proof import Checked
-    from rewriter.verify.values import Data
-    from rewriter.verify.weights import Weights
 
 _REMEDY = "--no-simplify delivers the model as it was rewritten"
 _OPTIMISER = (

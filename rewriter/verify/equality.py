@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rewriter.errors import CannotVerifyError
+from rewriter.execution.cut import cut_unknown, same_cuts
+from rewriter.execution.session import Refused, Session
+from rewriter.execution.types import value_types
+from rewriter.execution.weights import Weights
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
-from rewriter.verify.cut import cut_unknown, same_cuts
+from rewriter.inputs.draw import inputs_of
 from rewriter.verify.delivered import labelled
-from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
-from rewriter.verify.session import Refused, Session
-from rewriter.verify.types import value_types
-from rewriter.verify.weights import Weights
 
 if TYPE_CHECKING:
     from onnx import ModelProto

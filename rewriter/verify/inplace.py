@@ -15,14 +15,15 @@ import numpy as np
 from onnx import helper
 
 from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.execution.cut import prune
+from rewriter.execution.reference import ReferenceRefused, evaluate, plain_arguments
+from rewriter.execution.session import NO_VERIFY, Refused, Session
+from rewriter.inputs.dims import evaluate as size_of
 from rewriter.verify.alone import mismatch
-from rewriter.verify.cut import prune
+from rewriter.verify.answer import check, own_remark
 from rewriter.verify.degenerate import Degenerate
-from rewriter.verify.dims import evaluate as size_of
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
-from rewriter.verify.reference import ReferenceRefused, check, evaluate, own_remark, plain_arguments
 from rewriter.verify.regions import Index, outputs_of, tensors_of
-from rewriter.verify.session import NO_VERIFY, Refused, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -31,12 +32,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
+    from rewriter.execution.weights import Weights
+    from rewriter.inputs.draw import Inputs, Sample
     from rewriter.placeholder.binding import Ref
     from rewriter.types import TensorType
-    from rewriter.verify.inputs import Inputs, Sample
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
-    from rewriter.verify.weights import Weights
 
 #: Bytes of exposed activations that may be held at a time; the model is run once more for every further part.
 BUDGET = 512 << 20

@@ -15,10 +15,10 @@ from rewriter.verify.judges import pair_rows, settle_ties
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
     from rewriter.placeholder.contract import Placeholder
-    from rewriter.verify.numbers import Array
     from rewriter.verify.proof import Checked
-    from rewriter.verify.values import Data
 
 #: What a caller may give in the place of a judge's name: as a pass's ``compare``.
 Function = Callable[[tuple[Any, ...], tuple[Any, ...]], "str | None"]

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rewriter.execution.numbers import finite_max, is_float, to_float64
 from rewriter.verify.compare import REGION, Tolerance, beyond, tolerance_for
-from rewriter.verify.numbers import finite_max, is_float, to_float64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rewriter.verify.numbers import Array
+    from rewriter.execution.numbers import Array
 
 #: The tolerance for numpy's name of a dtype.
 Allowed = Callable[[str], Tolerance]

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from rewriter.execution.values import Data
     from rewriter.graph.survey import Keep
+    from rewriter.inputs.draw import Sample
     from rewriter.placeholder.registry import Selection
+    from rewriter.standin.model import StandIn
     from rewriter.storage import ModelFile
-    from rewriter.verify.inputs import Sample
-    from rewriter.verify.standing_in import StandIn
-    from rewriter.verify.values import Data
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Origin:
 
         def run(names: Sequence[str]) -> Mapping[str, Data]:
             if self._stand_in is None:
-                from rewriter.verify.standing_in import StandIn
+                from rewriter.standin.model import StandIn
 
                 self._stand_in = StandIn(
                     self.file, self.model, self.selection, keep=self.keep, libraries=self.libraries

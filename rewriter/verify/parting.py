@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from onnx import helper
 
 from rewriter.errors import CannotVerifyError, Where
+from rewriter.execution.cut import outer_names, prune
+from rewriter.execution.session import Refused, Session
 from rewriter.graph.scopes import main_scope
+from rewriter.inputs.dims import evaluate as size_of
 from rewriter.verify.blame import OPTIMISER, Blame, told
-from rewriter.verify.cut import outer_names, prune
-from rewriter.verify.dims import evaluate as size_of
-from rewriter.verify.session import Refused, Session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from onnx import ModelProto, NodeProto
 
+    from rewriter.execution.values import Data
+    from rewriter.execution.weights import Weights
     from rewriter.types import TensorType
-    from rewriter.verify.values import Data
-    from rewriter.verify.weights import Weights
 
 #: Bytes of values that are held at a time.
 BUDGET = 256 << 20

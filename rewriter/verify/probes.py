@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.execution.numbers import is_float, to_float64
+from rewriter.execution.reference import ReferenceRefused, evaluate, plain_arguments
+from rewriter.execution.session import Refused, Session
+from rewriter.execution.values import element_type
+from rewriter.inputs.draw import generator
+from rewriter.inputs.examples import examples
+from rewriter.inputs.of_region import drawn
 from rewriter.types import TensorType
-from rewriter.verify.drawing import drawn
-from rewriter.verify.examples import examples
-from rewriter.verify.inputs import generator
-from rewriter.verify.numbers import is_float, to_float64
+from rewriter.verify.answer import check
 from rewriter.verify.proof import Checked
-from rewriter.verify.reference import ReferenceRefused, check, evaluate, plain_arguments
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
-from rewriter.verify.session import Refused, Session
-from rewriter.verify.values import element_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -34,11 +35,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.weights import Weights
     from rewriter.graph.scopes import ScopeRef
     from rewriter.placeholder.binding import Ref
-    from rewriter.verify.numbers import Array
     from rewriter.verify.options import VerifyOptions
-    from rewriter.verify.weights import Weights
 
 #: A power of two, so that scaling rounds nothing.
 _SMALL = 2.0**-10

@@ -13,24 +13,24 @@ from rewriter.errors import (
     VerificationError,
     Where,
 )
+from rewriter.execution.cut import cut_unknown, inlined, prune, same_cuts
+from rewriter.execution.reference import require_torch
+from rewriter.execution.session import NO_VERIFY, Session
+from rewriter.execution.types import value_types
+from rewriter.execution.weights import Weights
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
+from rewriter.inputs.draw import inputs_of
+from rewriter.inputs.examples import of_inputs
 from rewriter.progress import Progress, Quiet
 from rewriter.verify.alone import AloneProver
 from rewriter.verify.arguments import disagreement
 from rewriter.verify.blame import DECOMPOSITION, Blame
-from rewriter.verify.cut import cut_unknown, inlined, prune, same_cuts
 from rewriter.verify.delivered import Delivered, labelled
-from rewriter.verify.examples import of_inputs
 from rewriter.verify.inplace import InPlace, exposed_names
-from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import Checked, Proof, RegionResult
-from rewriter.verify.reference import require_torch
-from rewriter.verify.session import NO_VERIFY, Session
-from rewriter.verify.types import value_types
-from rewriter.verify.weights import Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.execution.cut import CutModel
+    from rewriter.execution.values import Data
     from rewriter.graph.scopes import FunctionKey
+    from rewriter.inputs.draw import Sample
     from rewriter.progress import Stage
     from rewriter.storage import ModelFile
-    from rewriter.verify.cut import CutModel
     from rewriter.verify.degenerate import Degenerate
-    from rewriter.verify.inputs import Sample
     from rewriter.verify.origin import Origin
-    from rewriter.verify.values import Data
 
 
 _DRAWN = "what it takes was drawn by its types, at sizes that --dim names"
@@ -286,7 +286,7 @@ class _Run:
         """
         if self.origin is None or self.proof.cut or not any(r.scope.function for r in self.regions):
             return
-        from rewriter.verify.standing_in import StandIn
+        from rewriter.standin.model import StandIn
 
         origin = self.origin
         try:

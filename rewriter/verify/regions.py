@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from rewriter.execution.cut import outer_names
 from rewriter.graph.scopes import called_function, function_key
-from rewriter.verify.cut import outer_names
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Mapping

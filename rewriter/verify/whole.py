@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import OracleRefused
 from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.execution.session import Refused
 from rewriter.graph.scopes import function_scope, main_scope
+from rewriter.inputs.draw import Sample, sizes_in
 from rewriter.verify.delivered import agree
-from rewriter.verify.inputs import Sample, sizes_in
 from rewriter.verify.parting import Parting
 from rewriter.verify.proof import Checked
-from rewriter.verify.session import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.against import Oracle
+    from rewriter.execution.cut import CutModel
+    from rewriter.execution.values import Data
+    from rewriter.inputs.draw import Inputs
     from rewriter.verify.culprit import Culprit
-    from rewriter.verify.cut import CutModel
     from rewriter.verify.delivered import Delivered
-    from rewriter.verify.inputs import Inputs
-    from rewriter.verify.values import Data
 
 #: Sizes that every open dim is tried at besides those drawn.
 _EDGES = (1, 0)

@@ -13,8 +13,8 @@ from onnx import helper, numpy_helper
 import rewriter
 import rewriter.simplify
 from rewriter.errors import MismatchError
+from rewriter.execution.session import Session
 from rewriter.placeholder import Case, Ints, Placeholder, Value, f32
-from rewriter.verify.session import Session
 from tests.against import nets
 from tests.against.conftest import args, batch
 from tests.texts import parse

@@ -382,7 +382,7 @@ def test_thresholds_of_ones_own_hold_for_the_whole_model():
 
 
 def test_sizes_at_which_nothing_can_be_drawn_are_noted(monkeypatch):
-    from rewriter.verify.inputs import Inputs
+    from rewriter.inputs.draw import Inputs
 
     real = Inputs.draw
 

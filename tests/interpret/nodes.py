@@ -12,8 +12,8 @@ import numpy as np
 from onnx import ModelProto, TensorProto, defs, numpy_helper
 
 from rewriter.errors import CannotInterpretError, OpsetError
+from rewriter.execution.values import from_torch, to_torch
 from rewriter.interpret import Interpreter
-from rewriter.verify.values import from_torch, to_torch
 
 LOWEST = 11
 

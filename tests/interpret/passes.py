@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rewriter.decompose import decompose
+from rewriter.execution.values import from_torch, to_torch
 from rewriter.interpret import Interpreter
 from rewriter.placeholder import Selection
 from rewriter.storage import ModelFile
 from rewriter.testing.check import compare, reference_of
 from rewriter.testing.models import build
 from rewriter.testing.variants import applies, only
-from rewriter.verify.values import from_torch, to_torch
 
 if TYPE_CHECKING:
     from rewriter.testing import Variant

@@ -11,12 +11,12 @@ import onnxruntime
 
 from rewriter.decompose import decompose
 from rewriter.errors import RewriteError
+from rewriter.execution.values import from_torch, to_torch
 from rewriter.placeholder import Case, Placeholder, Selection
 from rewriter.storage import ModelFile
 from rewriter.testing.check import compare
 from rewriter.testing.models import CaseModel, build
 from rewriter.verify import VerifyOptions, verify
-from rewriter.verify.values import from_torch, to_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import defs
 
+from rewriter.execution.values import from_torch
 from rewriter.testing.variants import exists_at, opsets_of_interest
-from rewriter.verify.values import from_torch
 from tests.oracles.run import Result, run
 
 if TYPE_CHECKING:

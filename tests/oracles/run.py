@@ -9,14 +9,14 @@ import numpy as np
 
 from rewriter.decompose import decompose
 from rewriter.errors import CannotVerifyError, DecompositionFault, RewriteError
+from rewriter.execution.session import Session
+from rewriter.execution.values import element_type, from_torch
 from rewriter.placeholder import Case, Selection, TensorSpec
 from rewriter.storage import ModelFile
 from rewriter.testing.check import compare
 from rewriter.testing.models import build
 from rewriter.types import dtype_name
 from rewriter.verify.compare import Tolerance, judge, measure
-from rewriter.verify.session import Session
-from rewriter.verify.values import element_type, from_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -19,9 +19,9 @@ from passes.attention.scaled_dot_product_attention import ScaledDotProductAttent
 from passes.attention.sparse_attention import SparseAttention
 from rewriter.decompose import decompose
 from rewriter.errors import BindingError, RewriteError
+from rewriter.execution.session import Session
 from rewriter.placeholder import Placeholder, Selection
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Session
 
 
 def rewritten(

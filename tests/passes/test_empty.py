@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from rewriter.decompose import decompose
+from rewriter.execution.session import Session
 from rewriter.placeholder import Case, Selection, f32
 from rewriter.placeholder.discovery import resolve
 from rewriter.storage import ModelFile
 from rewriter.testing.models import build
-from rewriter.verify.session import Session
 
 _BOXES = (f32(2, 6, 4), f32(2, 6, 3))
 NO_IMAGES = {

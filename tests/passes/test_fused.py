@@ -14,9 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 from passes.fused.selective_scan import SelectiveScan
 from rewriter.decompose import decompose
 from rewriter.errors import DecompositionError
+from rewriter.execution.session import Session
 from rewriter.placeholder import Selection
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Session
 
 NAMES = ("weight", "bias", "bn_weight", "bn_bias", "running_mean", "running_var")
 

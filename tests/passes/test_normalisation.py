@@ -11,9 +11,9 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from rewriter.decompose import decompose
 from rewriter.errors import DecompositionError
+from rewriter.execution.session import Session
 from rewriter.placeholder import Selection
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Session
 
 
 def aten(name: str, *arguments: Any, outputs: int = 1) -> tuple[ModelProto, dict[str, Any]]:

@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from rewriter.execution.numbers import ulp_steps
 from rewriter.verify.compare import EXACT, REGION, WHOLE, Tolerance, judge, measure, tolerance_for
-from rewriter.verify.numbers import ulp_steps
 
 
 def problem(actual, expected, tolerance=None):

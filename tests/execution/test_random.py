@@ -8,8 +8,8 @@ import pytest
 from onnx import parser
 
 from rewriter.errors import MismatchError
+from rewriter.execution.session import Session
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Session
 from tests.verify.conftest import Double, prove
 
 HEAD = '<ir_version: 8, opset_import: ["": 17, "com.example": 1, "local": 1]>\n'

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import AttributeProto
 
-from rewriter.verify.dims import evaluate
+from rewriter.inputs.dims import evaluate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

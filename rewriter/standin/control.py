@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from rewriter.errors import Where
+    from rewriter.execution.held import Held, Values
+    from rewriter.execution.numbers import Array
     from rewriter.types import TensorType
-    from rewriter.verify.held import Held, Values
-    from rewriter.verify.numbers import Array
 
 
 @dataclass

@@ -10,14 +10,14 @@ import numpy as np
 from onnx import helper
 
 from rewriter.errors import UsageError
+from rewriter.inputs.dims import key_of
 from rewriter.types import TensorType, dtype_name
-from rewriter.verify.dims import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
 
 
 def load_given(source: Path | str | Mapping[str, Any], flag: str = "--inputs") -> dict[str, Data]:
@@ -117,7 +117,7 @@ def _as_data(value: Any) -> Data:
     if value is None or isinstance(value, (list, tuple)):
         return value if value is None else [np.asarray(item) for item in value]
     if hasattr(value, "detach"):  # a torch tensor, without importing torch to find out
-        from rewriter.verify.values import from_torch
+        from rewriter.execution.values import from_torch
 
         return from_torch(value)
     return np.asarray(value)

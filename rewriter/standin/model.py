@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 from onnx import ModelProto
 
 from rewriter.errors import UsageError
+from rewriter.execution.weights import Weights
 from rewriter.graph.functions import Frames
 from rewriter.graph.interface import forget_invented_dims
 from rewriter.graph.survey import Keep, survey
+from rewriter.inputs.given import check_given, load_given
 from rewriter.placeholder.registry import Selection
+from rewriter.standin.plan import Engine, Plan
+from rewriter.standin.steps import Env
 from rewriter.types import TensorType
-from rewriter.verify.given import check_given, load_given
-from rewriter.verify.plan import Engine, Plan
-from rewriter.verify.steps import Env
-from rewriter.verify.weights import Weights
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
+    from rewriter.execution.values import Data
     from rewriter.placeholder.contract import Placeholder
     from rewriter.source import Source
     from rewriter.storage import ModelFile
-    from rewriter.verify.values import Data
 
 
 class StandIn:
@@ -80,8 +80,8 @@ class StandIn:
         ``feeds`` may also name other values of the main graph: those are taken as given, and what computes them does
         not run.  Values are numpy arrays, lists of them for sequences, None for an empty optional.
 
-        Raises :class:`~rewriter.verify.session.Refused` where onnxruntime does not take the values,
-        :class:`~rewriter.verify.reference.ReferenceRefused` where a reference raises, CannotVerifyError where a
+        Raises :class:`~rewriter.execution.session.Refused` where onnxruntime does not take the values,
+        :class:`~rewriter.execution.reference.ReferenceRefused` where a reference raises, CannotVerifyError where a
         kernel, torch or a library is missing, LeftoverPlaceholderError for an operator that no pass takes, BindingError
         where a placeholder's parameters do not fit its pass, UsageError for a name that the model does not have.
         """

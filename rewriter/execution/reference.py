@@ -1,4 +1,4 @@
-"""What PyTorch says: a pass's reference on given tensors, and how an answer is held against it."""
+"""What PyTorch says: a pass's reference on given tensors."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rewriter.errors import CannotVerifyError, VerificationError
+from rewriter.execution.values import from_torch, to_torch
 from rewriter.placeholder.binding import Bound, Ref
-from rewriter.verify.compare import judge, measure
-from rewriter.verify.judgement import Judgement
-from rewriter.verify.values import from_torch, to_torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
+    from rewriter.execution.numbers import Array
     from rewriter.placeholder.contract import Placeholder
-    from rewriter.verify.compare import Tolerance
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.proof import Checked
 
 
 #: What torch says where an operator exists, but not in a narrow format on the CPU.
@@ -125,74 +121,3 @@ def plain_arguments(bound: Bound, value_of: Callable[[Ref], Array]) -> dict[str,
         return tuple(plain(item) for item in argument) if isinstance(argument, tuple) else argument
 
     return {name: plain(argument) for name, argument in bound.arguments.items()}
-
-
-def own_remark(
-    placeholder: Placeholder, arguments: Callable[[], Mapping[str, Any]], expected: Sequence[Array | None]
-) -> list[str]:
-    """What the pass says of agreement on its ``arguments``: nothing, or one clause."""
-    if not placeholder.remarks:
-        return []
-    try:
-        said = placeholder.says_little(arguments(), tuple(expected))
-    except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
-        said = f"its says_little() raised {type(error).__name__}: {error}"
-    return [] if said is None else [str(said)]
-
-
-def tolerance_of(placeholder: Placeholder, dtype: str) -> Tolerance:
-    """The pass's own tolerance for a dtype, or the default one of a region."""
-    return Judgement().region(placeholder, dtype)
-
-
-def check(
-    placeholder: Placeholder,
-    names: Sequence[str],
-    actual: Sequence[Array | None],
-    expected: Sequence[Array | None],
-    into: Sequence[Checked],
-    judgement: Judgement | None = None,
-    arguments: Callable[[], Mapping[str, Any]] = dict,
-) -> str | None:
-    """Hold the results against the reference's; what is wrong, or None.  ``into`` records what was seen.
-
-    ``judgement`` has the thresholds that were asked for, ``arguments`` gives those of the reference as arrays.
-
-    A pass that defines ``compare(actual, expected) -> str | None`` judges values by itself (matched detections, ties);
-    dtypes and shapes have to be equal all the same.
-    """
-    if len(expected) < len(actual) and any(item is not None for item in actual[len(expected) :]):
-        return f"the reference gives {len(expected)} results, the node has {len(actual)}"
-    if len(expected) > len(placeholder.outputs):
-        return f"the reference gives {len(expected)} results, the pass declares {len(placeholder.outputs)}"
-    own = placeholder.compare if placeholder.compares else None
-    judgement = judgement or Judgement()
-    problems = []
-    for name, a, b, checked in zip(names, actual, expected, into, strict=False):
-        if a is None:
-            continue
-        if b is None:
-            problems.append(f"'{name}': the reference gives None for it")
-            continue
-        metrics = measure(a, b)
-        tolerance = (
-            None
-            if own is not None and metrics.comparable
-            else judgement.region(placeholder, metrics.expected_dtype)
-        )
-        checked.tolerance = tolerance
-        checked.judged = "" if own is None else "by the pass"
-        checked.add(metrics)
-        if tolerance is not None:
-            problem = judge(a, b, metrics, tolerance)
-            if problem is not None:
-                problems.append(f"'{name}' {problem}")
-    if own is not None and not problems:
-        try:
-            more = (arguments(),) if placeholder.compares_arguments else ()
-            problem = own(tuple(actual), tuple(expected), *more)
-        except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
-            problem = f"its compare() raised {type(error).__name__}: {error}"
-        if problem is not None:
-            problems.append(str(problem))
-    return "; ".join(problems) or None

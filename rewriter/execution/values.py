@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 if TYPE_CHECKING:
-    from rewriter.verify.numbers import Array
+    from rewriter.execution.numbers import Array
 
 #: What a model gives and takes: a tensor, a sequence of them, or the absent value of an optional.
 Data = Any

@@ -11,12 +11,12 @@ import pytest
 from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
+from rewriter.execution.types import value_types
 from rewriter.graph.constants import Constants
 from rewriter.graph.scopes import main_scope
+from rewriter.inputs.draw import inputs_of
 from rewriter.storage import ModelFile
-from rewriter.verify.inputs import inputs_of
 from rewriter.verify.options import VerifyOptions
-from rewriter.verify.types import value_types
 from tests.verify.conftest import BOOL, FLOAT, HALF, INT64, model, node
 
 
@@ -71,7 +71,7 @@ def test_what_one_input_draws_does_not_depend_on_the_others():
 
 def test_the_same_under_every_hash_seed():
     script = (
-        "from tests.verify.test_inputs import draw, model;"
+        "from tests.inputs.test_inputs import draw, model;"
         "f = draw(model(inputs={'x': (1, ['n']), 'i': (7, [9])}, outputs={}));"
         "print(f['x'].tobytes().hex(), f['i'].tobytes().hex())"
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rewriter.inputs.dims import ATTEMPTS, Sizes
+from rewriter.inputs.draw import INTEGERS, default_values, generator, within
+from rewriter.inputs.examples import drawn_as, examples
 from rewriter.types import dtype_name
-from rewriter.verify.dims import ATTEMPTS, Sizes
-from rewriter.verify.examples import drawn_as, examples
-from rewriter.verify.inputs import INTEGERS, default_values, generator, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rewriter.decompose import Region
+    from rewriter.execution.numbers import Array
     from rewriter.placeholder.case import Draw
     from rewriter.types import TensorType
-    from rewriter.verify.numbers import Array
     from rewriter.verify.options import VerifyOptions
 
 #: Ranges for integers of unknown meaning, from the least constrained on.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from onnx import ModelProto, TensorProto, ValueInfoProto
 
 from rewriter.errors import CannotVerifyError, VerificationError
-from rewriter.verify.held import Values, known_type
-from rewriter.verify.values import Data, is_native
-from rewriter.verify.weights import Runnable, Weights
+from rewriter.execution.held import Values, known_type
+from rewriter.execution.values import Data, is_native
+from rewriter.execution.weights import Runnable, Weights
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from onnx import AttributeProto, NodeProto, helper, numpy_helper
 
+from rewriter.execution.session import Session
 from rewriter.placeholder import Case, Placeholder, Selection, Value, f32
 from rewriter.storage import ModelFile
 from rewriter.verify import StandIn
-from rewriter.verify.session import Session
 from tests.verify.conftest import BOOL, FLOAT, INT64, node
 
 IMPORTS = [

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto, numpy_helper
 
-from rewriter.verify.random import plant_seeds
-from rewriter.verify.values import ort_value
+from rewriter.execution.random import plant_seeds
+from rewriter.execution.values import ort_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from onnx import NodeProto
 
+    from rewriter.execution.numbers import Array
     from rewriter.storage import ModelFile
-    from rewriter.verify.numbers import Array
 
 #: Element types that onnxruntime takes as a ready tensor.
 _SHAREABLE = frozenset(

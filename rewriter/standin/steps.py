@@ -10,25 +10,25 @@ from onnx import FunctionProto, ModelProto, NodeProto, SparseTensorProto, Tensor
 
 from rewriter.domains import is_standard_domain, normal_domain
 from rewriter.errors import BindingError, CannotVerifyError, RewriteError
+from rewriter.execution.held import Held, Values, known_type
+from rewriter.execution.reference import ReferenceRefused, evaluate, require_torch
 from rewriter.graph.aliases import readable_names, with_real_names
 from rewriter.graph.opsets import all_nodes
 from rewriter.placeholder.expand import bind_site
+from rewriter.standin.control import Body, Control
 from rewriter.types import TensorType
-from rewriter.verify.control import Body, Control
-from rewriter.verify.held import Held, Values, known_type
-from rewriter.verify.reference import ReferenceRefused, evaluate, require_torch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from onnx import TypeProto
 
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.session import Session
     from rewriter.graph.survey import Call, Found
     from rewriter.placeholder.binding import Bound, Ref, Site
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.parts import Part
-    from rewriter.verify.plan import Plan
-    from rewriter.verify.session import Session
+    from rewriter.standin.parts import Part
+    from rewriter.standin.plan import Plan
 
 _CONTROL = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 

@@ -9,30 +9,30 @@ import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, SparseTensorProto
 
 from rewriter.errors import CannotVerifyError, UsageError
+from rewriter.execution.held import Held, Values
+from rewriter.execution.session import Session
 from rewriter.graph.constants import literal
 from rewriter.graph.leftover import describe
 from rewriter.graph.opsets import all_nodes
 from rewriter.graph.scopes import called_function, function_key, graphs_of
 from rewriter.graph.survey import Call
-from rewriter.verify.held import Held, Values
-from rewriter.verify.parts import arrange, names_of
-from rewriter.verify.session import Session
-from rewriter.verify.steps import BodiesStep, FunctionStep, ReferenceStep, SessionStep
+from rewriter.standin.parts import arrange, names_of
+from rewriter.standin.steps import BodiesStep, FunctionStep, ReferenceStep, SessionStep
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.weights import Weights
     from rewriter.graph.frames import Frame
     from rewriter.graph.functions import Frames
     from rewriter.graph.scopes import FunctionKey, Scope
     from rewriter.graph.survey import Found
     from rewriter.placeholder.registry import Selection
+    from rewriter.standin.parts import Constant, Names
+    from rewriter.standin.steps import Env
     from rewriter.storage import ModelFile
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.parts import Constant, Names
-    from rewriter.verify.steps import Env
-    from rewriter.verify.weights import Weights
 
 
 @dataclass

@@ -15,22 +15,22 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
+from rewriter.inputs.dims import ATTEMPTS, Sizes, key_of
+from rewriter.inputs.examples import drawn_as
+from rewriter.inputs.given import check_given, load_given
+from rewriter.inputs.ranges import Range, indexed_ranges
 from rewriter.types import TensorType, dtype_name
-from rewriter.verify.dims import ATTEMPTS, Sizes, key_of
-from rewriter.verify.examples import drawn_as
-from rewriter.verify.given import check_given, load_given
-from rewriter.verify.ranges import Range, indexed_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from onnx import ModelProto
 
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
+    from rewriter.inputs.examples import Example
     from rewriter.placeholder.case import Draw
-    from rewriter.verify.examples import Example
-    from rewriter.verify.numbers import Array
     from rewriter.verify.options import VerifyOptions
-    from rewriter.verify.values import Data
 
 GIVE_INPUTS = "give inputs that the model accepts (--inputs file.npz), or pass --no-verify"
 

@@ -10,11 +10,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import rewriter.verify
 from rewriter.errors import BindingError, CannotVerifyError, LeftoverPlaceholderError, UsageError
+from rewriter.execution.reference import ReferenceRefused
+from rewriter.execution.session import Refused, Session
 from rewriter.placeholder import Case, Placeholder, Selection, Value, f32
 from rewriter.storage import ModelFile
 from rewriter.verify import StandIn, run
-from rewriter.verify.reference import ReferenceRefused
-from rewriter.verify.session import Refused, Session
 from tests.verify.conftest import BOOL, FLOAT, HALF, INT64, example, model, node
 
 

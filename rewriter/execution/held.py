@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import ModelProto, TensorProto, TypeProto, ValueInfoProto, helper
 
-from rewriter.verify.values import element_type, from_ort_value, ort_value
+from rewriter.execution.values import element_type, from_ort_value, ort_value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from onnx import NodeProto
 
-    from rewriter.verify.numbers import Array
-    from rewriter.verify.values import Data
+    from rewriter.execution.numbers import Array
+    from rewriter.execution.values import Data
 
 _OPSET = 17
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Region
+    from rewriter.execution.numbers import Array
     from rewriter.placeholder.case import Draw
     from rewriter.types import Dim, TensorType
-    from rewriter.verify.numbers import Array
 
 #: Cases that are taken as examples.
 _MOST = 3

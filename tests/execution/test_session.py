@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from rewriter.errors import CannotVerifyError
+from rewriter.execution.session import Refused, Session
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Refused, Session
 from tests.verify.conftest import BOOL, DOUBLE, FLOAT, INT64, model, node
 
 
@@ -121,7 +121,7 @@ _MEASURE = """
 import sys
 import numpy as np, onnxruntime
 from rewriter.storage import ModelFile
-from rewriter.verify.session import Session
+from rewriter.execution.session import Session
 
 def anonymous():
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("RssAnon"))

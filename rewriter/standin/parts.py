@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from onnx import NodeProto, SparseTensorProto, TensorProto
 
 from rewriter.domains import normal_domain
+from rewriter.execution.cut import outer_names
 from rewriter.graph.scopes import graphs_of
-from rewriter.verify.cut import outer_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -4,8 +4,8 @@ import pytest
 from onnx import TensorProto
 
 from rewriter.errors import UsageError
+from rewriter.inputs.dims import ATTEMPTS, Sizes, evaluate
 from rewriter.types import TensorType
-from rewriter.verify.dims import ATTEMPTS, Sizes, evaluate
 
 
 def types(**shapes):

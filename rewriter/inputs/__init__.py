@@ -1,0 +1,1 @@
+"""Inputs that a model accepts: drawn, or given by the user."""
