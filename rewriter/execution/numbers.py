@@ -40,30 +40,42 @@ def _sentinel(dtype: np.dtype[Any]) -> float:
 class Cosine:
     """The cosine of the angle between two vectors that come in parts; sentinels of the second do not count.
 
-    Sums are of float64, and of numbers scaled to 1, so that nothing overflows or vanishes.
+    Sums are of float64; numbers of that format are scaled to 1 first, so that nothing overflows or vanishes.
     """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
         self._limit = _sentinel(dtype)
+        #: Whether a square may leave what float64 can hold.
+        self._wide = dtype.name in ("float64", "complex128", "longdouble")
         self._dot = 0.0
         self._squares = [0.0, 0.0]
         self._scales = [0.0, 0.0]
 
     def add(self, a: Array, b: Array) -> None:
-        """Parts of the two: finite, in float64 or complex128."""
+        """Parts of the two: finite, in float64 or complex128; one and the same array where they are equal."""
         counts = np.abs(b) < self._limit
-        parts = [np.where(counts, a, 0), np.where(counts, b, 0)]
-        for which, part in enumerate(parts):
-            size = float(np.abs(part).max(initial=0.0))
-            if size > self._scales[which]:
-                shrink = self._scales[which] / size
-                self._squares[which] *= shrink * shrink
-                self._dot *= shrink
-                self._scales[which] = size
-            if self._scales[which]:
-                parts[which] = part / self._scales[which]
-            self._squares[which] += float(np.vdot(parts[which], parts[which]).real)
-        self._dot += float(np.vdot(parts[1], parts[0]).real)
+        if not counts.all():
+            a, b = (b[counts],) * 2 if a is b else (a[counts], b[counts])
+        if a is b and not self._wide:
+            square = float(np.vdot(b, b).real)
+            self._squares = [self._squares[0] + square, self._squares[1] + square]
+            self._dot += square
+            return
+        if self._wide:
+            a, b = self._scaled(0, a), self._scaled(1, b)
+        self._squares[1] += float(np.vdot(b, b).real)
+        self._squares[0] += float(np.vdot(a, a).real)
+        self._dot += float(np.vdot(b, a).real)
+
+    def _scaled(self, which: int, part: Array) -> Array:
+        """``part`` by what is the largest magnitude by now."""
+        size = float(np.abs(part).max(initial=0.0))
+        if size > self._scales[which]:
+            shrink = self._scales[which] / size
+            self._squares[which] *= shrink * shrink
+            self._dot *= shrink
+            self._scales[which] = size
+        return part / self._scales[which] if self._scales[which] else part
 
     @property
     def value(self) -> float:

@@ -144,71 +144,105 @@ def measure(actual: Array, expected: Array) -> Metrics:
         return Metrics(*heads, count=expected.size)
     if expected.size == 0:
         return Metrics(*heads, vacuous="empty")
-    floats = is_float(expected.dtype)
-    differing = nan_differs = inf_differs = nans = infs = 0
-    worst, worst_at = -1.0, -1
-    rel = ulp = scale = -1.0
-    cosine = Cosine(expected.dtype)
+    seen = _Seen(expected.dtype)
     first = expected.reshape(-1)[0]
     constant = True
     for at, a, b in _chunks(actual, expected):
         constant = constant and bool((b == first).all())
         if expected.dtype.kind in "OSU":
-            differing += int((a != b).sum())
-            continue
-        fa, fb = to_float64(a), to_float64(b)
-        nan_a, nan_b = np.isnan(fa), np.isnan(fb)
-        inf_a, inf_b = np.isinf(fa), np.isinf(fb)
-        nans, infs = nans + int(nan_b.sum()), infs + int(inf_b.sum())
-        nan_differs += int((nan_a != nan_b).sum())
-        inf_differs += int((((inf_a != inf_b) | (inf_a & inf_b & (fa != fb))) & ~nan_a & ~nan_b).sum())
-        differing += int(((a != b) & ~(nan_a & nan_b)).sum())
-        finite = ~(nan_a | nan_b | inf_a | inf_b)
-        if not finite.any():
-            continue
-        pa, pb = np.where(finite, fa, 0), np.where(finite, fb, 0)
-        error = np.where(finite, np.abs(pa - pb), -1.0)
-        place = int(error.argmax())
-        if error[place] > worst:
-            worst, worst_at = float(error[place]), at + place
-        cosine.add(pa, pb)
-        size = np.abs(pb)
-        nonzero = finite & (size > 0)
-        if nonzero.any():
-            rel = max(rel, float((error[nonzero] / size[nonzero]).max()))
-        scale = max(scale, finite_max(pb, expected.dtype))
-        if floats:
-            ulp = max(ulp, float(ulp_steps(a[finite], b[finite]).max()))
+            seen.differing += int((a != b).sum())
+        else:
+            seen.add(at, a, b)
     vacuous = (
         "all NaN"
-        if nans == expected.size
+        if seen.nans == expected.size
         else "without a finite number"
-        if nans + infs == expected.size
+        if seen.nans + seen.infs == expected.size
         else "all equal"
         if constant and expected.size > 1
         else ""
     )
-    index = None if worst_at < 0 else tuple(int(i) for i in np.unravel_index(worst_at, expected.shape))
+    worst, scale = seen.worst, seen.scale
+    index = None if worst < 0 else tuple(int(i) for i in np.unravel_index(seen.worst_at, expected.shape))
     return Metrics(
         *heads,
         count=expected.size,
-        differing=differing,
+        differing=seen.differing,
         max_abs=worst if worst >= 0 else None,
         max_scaled=None if worst < 0 else worst / scale if scale > 0 else (0.0 if worst == 0 else None),
-        max_rel=rel if rel >= 0 else None,
-        max_ulp=ulp if ulp >= 0 else None,
-        cosine=cosine.value if worst >= 0 else None,
+        max_rel=seen.rel if seen.rel >= 0 else None,
+        max_ulp=seen.ulp if seen.ulp >= 0 else None,
+        cosine=seen.cosine.value if worst >= 0 else None,
         scale=scale if scale >= 0 else None,
-        nan_differs=nan_differs,
-        inf_differs=inf_differs,
-        nans=nans,
-        infs=infs,
+        nan_differs=seen.nan_differs,
+        inf_differs=seen.inf_differs,
+        nans=seen.nans,
+        infs=seen.infs,
         vacuous=vacuous,
         only=str(first) if expected.size == 1 else None,
         worst_index=index,
         worst_actual=None if index is None else str(actual[index]),
         worst_expected=None if index is None else str(expected[index]),
     )
+
+
+class _Seen:
+    """What a tensor's chunks have shown so far; -1 stands for nothing yet."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self._dtype = dtype
+        self._rounded = is_float(dtype)
+        self.differing = self.nan_differs = self.inf_differs = self.nans = self.infs = 0
+        self.worst, self.worst_at = -1.0, -1
+        self.rel = self.ulp = self.scale = -1.0
+        self.cosine = Cosine(dtype)
+
+    def add(self, at: int, a: Array, b: Array) -> None:
+        """Numbers that begin at flat index ``at``."""
+        fa, fb = to_float64(a), to_float64(b)
+        finite_a, finite_b = np.isfinite(fa), np.isfinite(fb)
+        # Most tensors hold nothing else, and what only moves data is equal: neither is looked at twice.
+        if finite_a.all() and finite_b.all():
+            self._add_finite(at, a, b, fa, fb)
+            return
+        nan_a, nan_b = np.isnan(fa), np.isnan(fb)
+        inf_a, inf_b = ~(finite_a | nan_a), ~(finite_b | nan_b)
+        self.nans, self.infs = self.nans + int(nan_b.sum()), self.infs + int(inf_b.sum())
+        self.nan_differs += int((nan_a != nan_b).sum())
+        self.inf_differs += int((((inf_a != inf_b) | (inf_a & inf_b & (fa != fb))) & ~nan_a & ~nan_b).sum())
+        finite = finite_a & finite_b
+        self.differing += int(((a != b) & ~(nan_a & nan_b) & ~finite).sum())
+        if finite.any():
+            self._add_finite(at, a[finite], b[finite], fa[finite], fb[finite], places=np.flatnonzero(finite))
+
+    def _add_finite(
+        self, at: int, a: Array, b: Array, fa: Array, fb: Array, *, places: Array | None = None
+    ) -> None:
+        """``places`` are the flat indices within the chunk, where these are not all of it."""
+        size = np.abs(fb)
+        self.scale = max(self.scale, finite_max(size, self._dtype))
+        unequal = int((a != b).sum())
+        self.differing += unequal
+        if not unequal:
+            if self.worst < 0:
+                self.worst, self.worst_at = 0.0, at + (0 if places is None else int(places[0]))
+            self.rel = max(self.rel, 0.0 if size.any() else -1.0)
+            self.ulp = max(self.ulp, 0.0 if self._rounded else -1.0)
+            self.cosine.add(fb, fb)
+            return
+        error = np.abs(fa - fb)
+        place = int(error.argmax())
+        if error[place] > self.worst:
+            self.worst, self.worst_at = (
+                float(error[place]),
+                at + (place if places is None else int(places[place])),
+            )
+        if size.any():
+            ratio = np.divide(error, size, out=np.zeros_like(error), where=size > 0)
+            self.rel = max(self.rel, float(ratio.max()))
+        if self._rounded:
+            self.ulp = max(self.ulp, float(ulp_steps(a, b).max()))
+        self.cosine.add(fa, fb)
 
 
 @dataclass(frozen=True)
