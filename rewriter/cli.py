@@ -77,7 +77,11 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     is_flag=True,
     help="Let each placeholder stay, as a call to a model-local function that holds its decomposition.",
 )
-@click.option("--no-simplify", is_flag=True, help="Change nothing but the placeholders.")
+@click.option(
+    "--no-simplify",
+    is_flag=True,
+    help="Change nothing but the placeholders, and dims whose names an exporter invented (Convy_dim_0).",
+)
 @click.option(
     "--simplify-timeout",
     type=click.FloatRange(min=0, min_open=True),

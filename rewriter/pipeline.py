@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from rewriter import stamp
 from rewriter.decompose import decompose
 from rewriter.digest import digest
 from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError, VerificationError
+from rewriter.graph.interface import renamed_outputs
 from rewriter.graph.survey import Keep
 from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from rewriter.decompose import Decomposed
+    from rewriter.graph.expanding import Region
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
     from rewriter.storage import ModelFile
     from rewriter.torch.operator import PlaceholderFunction
     from rewriter.verify.origin import Origin
+    from rewriter.verify.proof import Proof
 
 PathLike = str | os.PathLike[str]
 
@@ -251,7 +254,7 @@ class _Run:
             )
         if self.report.details is not None:
             self.report.details.rewritten(file.model, decomposed.regions)
-        self._record(decomposed)
+        self._record(file.model, decomposed)
         self._declare(file.model, decomposed, earlier)
         if self._nothing_to_do(decomposed, earlier):
             self.report.outcome = "copied"
@@ -262,6 +265,8 @@ class _Run:
             if self.report.details is not None:
                 self.report.details.delivered(file, file.model)
             self.report.manifest = None if earlier is None else earlier.data
+            if self.options.runtimes:
+                self._prove(file, file.model, file.model, [], origin)
             self._finish(file, file.model, target, untouched=True)
             return
         if self.strip_debug:
@@ -297,7 +302,7 @@ class _Run:
         self.options = replace(self.options, against=load(self.options.against, file.model))
         return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)
 
-    def _record(self, decomposed: Decomposed) -> None:
+    def _record(self, model: ModelProto, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
         report = self.report
         report.replaced = [Replaced.of(region) for region in decomposed.regions]
@@ -307,6 +312,7 @@ class _Run:
         report.ir_version_before = decomposed.ir_version_before
         report.warnings += limits_of_functions(report.replaced)
         report.renamed_dims = [str(dim) for dim in decomposed.invented_dims]
+        report.renamed_outputs = renamed_outputs(decomposed.invented_dims, model)
         report.dropped_opsets = list(decomposed.dropped_opsets)
         # What an earlier run kept is looked for, but was not asked for now.
         asked = {f"{domain}::{name}" if domain else name for domain, name in self.keep.operators}
@@ -411,13 +417,28 @@ class _Run:
         origin: Origin | None,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
+        proof = self._prove(file, rewritten, delivered, decomposed.regions, origin)
+        self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
+        if digest(delivered, file) != manifest.digest:
+            raise InterfaceChangedError(
+                "the model changed while it was verified", remedy="report this as a fault"
+            )
+        return manifest.with_verification(proof.to_manifest())
+
+    def _prove(
+        self,
+        file: ModelFile,
+        rewritten: ModelProto,
+        delivered: ModelProto,
+        regions: Sequence[Region],
+        origin: Origin | None,
+    ) -> Proof:
+        """The verification, into the report, also where it fails."""
         from rewriter.runtimes.driver import require_agreement
         from rewriter.verify import verify
 
         try:
-            proof = verify(
-                file, rewritten, delivered, decomposed.regions, self.options, self.watch, origin=origin
-            )
+            proof = verify(file, rewritten, delivered, regions, self.options, self.watch, origin=origin)
         except VerificationError as error:
             self.report.verification = None if error.proof is None else error.proof.to_dict()
             raise
@@ -425,12 +446,7 @@ class _Run:
         self.report.versions |= proof.versions
         if self.strict:
             require_agreement(proof.runtimes)
-        self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
-        if digest(delivered, file) != manifest.digest:
-            raise InterfaceChangedError(
-                "the model changed while it was verified", remedy="report this as a fault"
-            )
-        return manifest.with_verification(proof.to_manifest())
+        return proof
 
     def _finish(
         self, file: ModelFile, model: ModelProto, target: Path | None, *, untouched: bool = False

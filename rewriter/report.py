@@ -150,7 +150,9 @@ class Report:
     runtime_operators: list[Declared] = field(default_factory=list)
     unmatched_passes: list[str] = field(default_factory=list)
     unmatched_rules: list[str] = field(default_factory=list)
+    #: Dims whose names the exporter had invented, and what stands there now; those of graph outputs by output as well.
     renamed_dims: list[str] = field(default_factory=list)
+    renamed_outputs: dict[str, list[str]] = field(default_factory=dict)
     dropped_opsets: list[str] = field(default_factory=list)
     stripped_bytes: int | None = None
     simplification: Simplified | None = None
@@ -203,6 +205,7 @@ class Report:
             "unmatched_passes": list(self.unmatched_passes),
             "unmatched_rules": list(self.unmatched_rules),
             "renamed_dims": list(self.renamed_dims),
+            "renamed_outputs": {name: list(dims) for name, dims in self.renamed_outputs.items()},
             "dropped_opset_imports": list(self.dropped_opsets),
             "stripped_bytes": self.stripped_bytes,
             "simplification": None
@@ -269,7 +272,8 @@ class Report:
         lines += [("note", f"pass '{name}' matched nothing") for name in self.unmatched_passes]
         lines += [("note", f"--bind '{rule}' matched nothing") for rule in self.unmatched_rules]
         if self.renamed_dims:
-            lines.append(("note", f"dims that the exporter had invented: {', '.join(self.renamed_dims)}"))
+            lines.append(("note", self._renamed_text(verbose)))
+            lines += [("note", f"    {dim}") for dim in self.renamed_dims if verbose]
         lines += [("warning", text) for text in self.warnings]
         if self.written is not None:
             lines.append(("wrote", _written_text(self.written)))
@@ -281,6 +285,17 @@ class Report:
 
     def __str__(self) -> str:
         return self.text()
+
+    def _renamed_text(self, verbose: bool) -> str:
+        count, outputs = len(self.renamed_dims), list(self.renamed_outputs)
+        more = f" and {len(outputs) - 5} more" if len(outputs) > 5 else ""
+        of = f", of outputs: {', '.join(outputs[:5])}{more}" if outputs else ", none of an output"
+        dims = (
+            "dim that the exporter had invented is"
+            if count == 1
+            else "dims that the exporter had invented are"
+        )
+        return f"{count} {dims} renamed or open now{of}{'' if verbose else ' (-v lists them)'}"
 
     def _replaced_lines(self, verbose: bool, stays: bool) -> list[str]:
         groups: dict[tuple[str, str, str, tuple[str, ...], str | None], list[Replaced]] = {}

@@ -49,9 +49,14 @@ class InventedDim:
     #: The inferred size or its name; None where it has no name any more.
     replaced_by: Dim = None
 
-    def __str__(self) -> str:
+    @property
+    def change(self) -> str:
+        """What became of it, in words."""
         now = "left without a name" if self.replaced_by is None else f"now {self.replaced_by}"
-        return f"'{self.value}' axis {self.axis}: '{self.name}' {now}"
+        return f"axis {self.axis}: '{self.name}' {now}"
+
+    def __str__(self) -> str:
+        return f"'{self.value}' {self.change}"
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,15 @@ def name_invented_dims(
                 else:
                     continue
                 entry.replaced_by = size
+
+
+def renamed_outputs(invented: Iterable[InventedDim], model: ModelProto) -> dict[str, list[str]]:
+    """Of each output of ``model`` that had invented dims, those dims in words."""
+    found: dict[str, list[str]] = {text(output.name): [] for output in model.graph.output}
+    for dim in invented:
+        if dim.ref.is_main and dim.value in found:
+            found[dim.value].append(dim.change)
+    return {name: dims for name, dims in found.items() if dims}
 
 
 def _declared(scope: Scope) -> Iterator[ValueInfoProto]:

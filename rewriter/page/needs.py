@@ -12,6 +12,8 @@ from rewriter.page.parts import badge, bullets, facts, section
 from rewriter.page.run import opsets_text
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rewriter.page.markup import Content, Markup
 
 
@@ -35,7 +37,7 @@ def needs(data: dict[str, Any]) -> Markup | None:
             ]
         ),
         _declared(data) or tag("p", "Every operator is one of ONNX's own, or a function in the file."),
-        runtime_table(runtimes),
+        runtime_table(runtimes, dicts(mapping(data.get("verification")).get("runtimes"))),
         id="needs",
     )
 
@@ -63,13 +65,25 @@ def _declared(data: dict[str, Any]) -> Content:
 _STATES = {"has": ("has all", "good"), "lacks": ("lacks", "bad"), "not known": ("not known", "plain")}
 
 
-def runtime_table(runtimes: dict[str, Any]) -> Content:
-    """Which runtimes of the table have every operator, by what was tried and when."""
+_RUN = {"agrees": "good", "differs": "bad", "refuses": "bad", "crashed": "bad"}
+
+
+def runtime_table(runtimes: dict[str, Any], ran: Sequence[dict[str, Any]] = ()) -> Content:
+    """Which runtimes have every operator: first those that this run ran (``ran``), then the others of the table, by
+    what was tried and when.
+    """
     judged = dicts(runtimes.get("judged"))
     if not judged:
         return None
     rows = []
+    seen = [item for item in ran if item.get("status") in _RUN]
+    for item in seen:
+        status, detail = str(item.get("status")), str(item.get("detail") or "")
+        why = f"in this run: {detail}" if detail else "in this run"
+        rows.append((_named(item), badge(status, _RUN[status]), short(why, 400)))
     for item in judged:
+        if any(_is_of(str(item.get("name")), run) for run in seen):
+            continue
         words, state = _STATES.get(str(item.get("verdict")), (str(item.get("verdict")), "plain"))
         reasons = texts(item.get("reasons"))
         told = ", ".join(reasons[:12]) + (f" and {len(reasons) - 12} more" if len(reasons) > 12 else "")
@@ -80,8 +94,19 @@ def runtime_table(runtimes: dict[str, Any]) -> Content:
     return table(
         ("runtime", "verdict", "why"),
         rows,
-        caption=f"Runtimes that have every operator, as tried in {tried}",
+        caption=f"Runtimes that have every operator, as tried in {tried}"
+        + (", and in this run" if seen else ""),
     )
+
+
+def _named(run: dict[str, Any]) -> str:
+    return f"{run.get('name')} {run.get('version') or ''}".strip()
+
+
+def _is_of(row: str, run: dict[str, Any]) -> bool:
+    """Whether a row of the table, ``"OpenVINO 2026.4"``, is about the runtime that ran, of the same version."""
+    name, _, version = row.removeprefix("onnx.").lower().partition(" ")
+    return name == run.get("name") and f"{run.get('version')}.".startswith(f"{version}.")
 
 
 def _month(value: Any) -> str:

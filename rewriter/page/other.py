@@ -74,9 +74,7 @@ def _fate(item: dict[str, Any]) -> tuple[Content, Content]:
     if item.get("kept"):
         return badge("would stay", "plain"), "–"
     nearest = item.get("nearest")
-    return badge("no pass takes it", "bad"), short(
-        f"is it '{nearest}'? --passes or --bind" if nearest else "–", 120
-    )
+    return badge("no pass takes it", "bad"), short(f"is it '{nearest}'?" if nearest else "–", 120)
 
 
 def manifest(data: dict[str, Any]) -> Markup | None:

@@ -56,6 +56,7 @@ def render(data: dict[str, Any]) -> str:
             tag("h1", badge(words, state), " ", tag("span", short(source, 80), class_="source")),
             tag("p", _lead(data, meaning)),
             _tiles(data),
+            run.warnings(data),
         ),
         tag("main", sections),
         tag(
@@ -88,7 +89,6 @@ def _style() -> str:
 def _sections(data: dict[str, Any]) -> Iterator[Markup | None]:
     outcome = data.get("outcome")
     yield run.failure(data)
-    yield run.warnings(data)
     if outcome in ("runs", "cannot run"):
         yield from needs.check(data)
         yield other.manifest(data)
@@ -127,8 +127,7 @@ def _differs(part: Markup | None) -> bool:
 
 def _lead(data: dict[str, Any], meaning: str) -> Content:
     if data.get("outcome") == "failed":
-        target = data.get("target")
-        return [meaning, " ", code(str(target)) if target else None, " is as it was." if target else None]
+        return meaning
     found = [meaning]
     if data.get("outcome") == "unverified" and not data.get("verification"):
         found = ["Not compared with PyTorch, as asked."]

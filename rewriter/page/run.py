@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rewriter.page.markup import Content, Markup
 
 _SHOWN_PLACES = 200
+_SHOWN_WARNINGS = 3
 
 
 def failure(data: dict[str, Any]) -> Markup | None:
@@ -60,17 +61,23 @@ def _blame(blame: dict[str, Any], said: str) -> Content:
 
 
 def warnings(data: dict[str, Any]) -> Markup | None:
-    """Every warning of the run and of its verification."""
+    """Every warning of the run and of its verification, small: they are not the result."""
     found = [*texts(data.get("warnings")), *texts(mapping(data.get("verification")).get("warnings"))]
     found = list(dict.fromkeys(found))
     if not found:
         return None
-    shown, rest = found[:20], found[20:]
-    return section(
-        counted(len(found), "warning"),
-        bullets([short(text, 1000) for text in shown], "warnings"),
-        folded(f"{len(rest)} more", bullets([short(text, 1000) for text in rest])) if rest else None,
+    shown, rest = found[:_SHOWN_WARNINGS], found[_SHOWN_WARNINGS:]
+    return tag(
+        "div",
+        [tag("p", tag("strong", "Warning:"), " ", short(text, 1000)) for text in shown],
+        folded(
+            f"{counted(len(rest), 'more warning')}",
+            bullets([short(text, 1000) for text in rest]),
+        )
+        if rest
+        else None,
         id="warnings",
+        class_="warnings",
     )
 
 
@@ -151,7 +158,6 @@ def notes(data: dict[str, Any]) -> Markup | None:
     """What else is worth telling."""
     found: list[Content] = [f"pass '{name}' matched nothing" for name in texts(data.get("unmatched_passes"))]
     found += [f"--bind '{rule}' matched nothing" for rule in texts(data.get("unmatched_rules"))]
-    found += [f"the exporter had invented a dim: {dim}" for dim in texts(data.get("renamed_dims"))]
     found += [
         f"the import of domain '{domain}' is gone: nothing uses it"
         for domain in texts(data.get("dropped_opset_imports"))
@@ -171,16 +177,30 @@ def interface(data: dict[str, Any]) -> Markup | None:
         for key, direction in (("inputs", "input"), ("outputs", "output"))
         for value in dicts(found.get(key))
     ]
-    if not rows:
+    invented = texts(data.get("renamed_dims"))
+    if not rows and not invented:
         return None
+    changed: list[Content] = [
+        join(code(name, 80), " ", short(", ".join(texts(dims)), 400))
+        for name, dims in mapping(data.get("renamed_outputs")).items()
+    ]
+    kept = "unchanged by the rewriting" + (" but for the dims below" if changed else "")
     return section(
         "Interface",
-        table(
-            ("name", "kind", "type"),
-            rows[:_SHOWN_PLACES],
-            caption="Inputs and outputs, unchanged by the rewriting",
-        ),
+        table(("name", "kind", "type"), rows[:_SHOWN_PLACES], caption=f"Inputs and outputs, {kept}")
+        if rows
+        else None,
         tag("p", f"and {len(rows) - _SHOWN_PLACES} more") if len(rows) > _SHOWN_PLACES else None,
+        [tag("p", "Dims of outputs whose names the exporter had invented:"), bullets(changed)]
+        if changed
+        else None,
+        folded(
+            f"{counted(len(invented), 'dim')} that the exporter had invented, inner values included",
+            bullets([short(dim, 200) for dim in invented[:_SHOWN_PLACES]]),
+            tag("p", f"and {len(invented) - _SHOWN_PLACES} more") if len(invented) > _SHOWN_PLACES else None,
+        )
+        if invented
+        else None,
         id="interface",
     )
 

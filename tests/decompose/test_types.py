@@ -9,6 +9,7 @@ import onnx
 import pytest
 
 from rewriter.decompose import decompose
+from rewriter.graph.interface import renamed_outputs
 from rewriter.storage import ModelFile
 from tests.decompose.passes import evaluate, model_of, run_pass, selection
 
@@ -228,6 +229,9 @@ def test_invented_dims_get_what_is_inferred():
         ("y", "Negy_dim_1", 8),
     ]
     assert len(done.invented_dims) == 4
+    assert renamed_outputs(done.invented_dims, model) == {
+        "y": ["axis 0: 'Negy_dim_0' now batch", "axis 1: 'Negy_dim_1' now 8"]
+    }
 
 
 def test_invented_dims_that_stay_unknown_lose_their_name():

@@ -159,6 +159,72 @@ def test_warnings_and_notes(data: Data) -> None:
     assert "'swish'" in words(by_id(tree, "notes"))
 
 
+def test_warnings_stand_below_the_verdict_and_are_no_section(data: Data) -> None:
+    changed = data | {"warnings": [f"gap {n}" for n in range(9)]}
+    tree = parsed(render(changed))
+    header = tree.find("./body/header")
+    assert header is not None
+    assert [part.get("class") for part in header][-2:] == ["tiles", "warnings"]
+    assert "6 more warnings" in words(header)
+    assert not [part for part in tree.iter("section") if part.get("id") == "warnings"]
+
+
+def test_what_this_run_saw_of_a_runtime_counts_more_than_the_table(data: Data) -> None:
+    changed = copy.deepcopy(data)
+    changed["details"]["runtimes"]["judged"] = [
+        {"name": name, "verdict": "not known", "reasons": ["ArgMax"]}
+        for name in (
+            "OpenVINO 2026.4",
+            "onnx.reference 1.23",
+            "onnxruntime 1.32",
+            "onnxruntime 1.3",
+            "tract 0.23",
+        )
+    ]
+    changed["verification"]["runtimes"] = [
+        {"name": "openvino", "version": "2026.4.1-22", "status": "agrees", "detail": "", "outputs": []},
+        {"name": "reference", "version": "1.23.0", "status": "agrees", "detail": "", "outputs": []},
+        {
+            "name": "onnxruntime",
+            "version": "1.32.0",
+            "status": "differs",
+            "detail": "'y' is 3",
+            "outputs": [],
+        },
+        {"name": "tract", "version": "", "status": "not installed", "detail": "", "outputs": []},
+    ]
+    table = next(
+        part for part in by_id(parsed(render(changed)), "needs").iter("table") if "Runtimes" in words(part)
+    )
+    rows = [" ".join(words(row).split()) for row in table.iter("tr")][1:]
+    assert [row.replace("✓ ", "").replace("✕ ", "").replace("• ", "") for row in rows] == [
+        "openvino 2026.4.1-22 agrees in this run",
+        "reference 1.23.0 agrees in this run",
+        "onnxruntime 1.32.0 differs in this run: 'y' is 3",
+        "onnxruntime 1.3 not known not tried: ArgMax",
+        "tract 0.23 not known not tried: ArgMax",
+    ]
+
+
+def test_dims_that_the_exporter_invented_are_told_of_outputs(data: Data) -> None:
+    assert "but for the dims" not in words(by_id(parsed(render(data)), "interface"))
+    changed = data | {
+        "renamed_dims": ["'h' axis 0: 'Addh_dim_0' now 3", "'y' axis 1: 'Negy_dim_1' now 8"],
+        "renamed_outputs": {"y": ["axis 1: 'Negy_dim_1' now 8"]},
+    }
+    text = " ".join(words(by_id(parsed(render(changed)), "interface")).split())
+    assert "unchanged by the rewriting but for the dims below" in text
+    assert "y axis 1: 'Negy_dim_1' now 8" in text
+    assert "2 dims that the exporter had invented" in text
+
+
+def test_a_failed_run_says_nothing_of_a_file_that_was_not_there(failed: tuple[Data, str]) -> None:
+    header = parsed(failed[1]).find("./body/header")
+    assert header is not None
+    assert "Nothing was written." in words(header)
+    assert "as it was" not in words(header)
+
+
 # --- a run that failed ----------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,16 @@ def test_lines(line: str) -> None:
     assert line in report().text().splitlines()
 
 
+def test_a_thousand_invented_dims_are_one_short_line() -> None:
+    many = report()
+    many.renamed_dims = [f"'v{n}' axis 0: 'Addv{n}_dim_0' now batch" for n in range(1000)]
+    many.renamed_outputs = {"v7": ["axis 0: 'Addv7_dim_0' now batch"]}
+    line = "1000 dims that the exporter had invented are renamed or open now, of outputs: v7 (-v lists them)"
+    assert f"{'':12}{line}" in many.text().splitlines()
+    assert "'v12' axis 0: 'Addv12_dim_0' now batch" in many.text(verbose=True)
+    assert len(many.to_dict()["renamed_dims"]) == 1000
+
+
 def test_verbose_names_each_place_and_reason() -> None:
     assert "com.example::Roll 'b' (net.py:3): why" in report().text(verbose=True)
     assert "com.example::Roll 'b'" not in report().text()
