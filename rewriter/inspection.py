@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
+from rewriter.graph.advice import Advice, advice
 from rewriter.graph.leftover import meant
 from rewriter.graph.survey import Keep, survey, unmatched_rules
 from rewriter.placeholder.registry import Selection
@@ -37,8 +38,9 @@ class Sighting:
     #: Whether it would be taken by its name alone, in a domain that the pass does not list.
     assumed: bool = False
     kept: bool = False
-    #: A pass that might be meant where none takes it.
+    #: A pass that might be meant where none takes it, and what to do about it.
     nearest: str | None = None
+    hint: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,18 +102,16 @@ class Inspection:
         lines = [("model", f"{self.source}: opset {domains}; IR version {self.ir_version}")]
         if not self.placeholders:
             lines.append(("clean", "it holds no placeholders"))
-        groups: dict[tuple[str, str | None, bool, bool, str | None], list[Sighting]] = {}
+        groups: dict[tuple[str, str | None, bool, bool, str], list[Sighting]] = {}
         for s in self.placeholders:
-            groups.setdefault((s.operator, s.by, s.assumed, s.kept, s.nearest), []).append(s)
-        for (operator, by, assumed, kept, nearest), members in groups.items():
+            groups.setdefault((s.operator, s.by, s.assumed, s.kept, s.hint), []).append(s)
+        for (operator, by, assumed, kept, hint), members in groups.items():
             if by is not None:
                 fate = f"→ pass {by}" + (" (by its name alone: its meaning is assumed)" if assumed else "")
             elif kept:
                 fate = "would stay"
             else:
-                fate = "→ no pass" + (
-                    f"; is it '{nearest}'? then --passes {nearest}, or --bind" if nearest else ""
-                )
+                fate = "→ no pass" + (f"; {hint}" if hint else "")
             label = "unknown" if by is None and not kept else "found"
             lines.append((label, f"{len(members)} × {operator} {fate}"))
             shown = members if verbose else members[:_SHOWN]
@@ -207,13 +207,15 @@ def _opsets(placeholder: Placeholder) -> str:
 
 def _sighting(found: Found, selection: Selection) -> Sighting:
     match = found.match
+    meanings = advice(found.node, selection) if found.is_leftover else Advice()
     return Sighting(
         meant(found.node),
         found.where,
         None if match is None else match.placeholder.pass_name(),
         match is not None and match.assumed,
         found.kept,
-        selection.nearest(found.node) if found.is_leftover else None,
+        meanings.nearest or None,
+        meanings.said(selection),
     )
 
 

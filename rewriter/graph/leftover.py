@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from rewriter.domains import is_standard_domain, since_opset
 from rewriter.errors import LeftoverPlaceholderError, Where
+from rewriter.graph.advice import advice, together, write_one
 from rewriter.graph.scopes import qualified, text
 from rewriter.placeholder.registry import operator_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from onnx import NodeProto
 
@@ -41,9 +42,7 @@ def describe(
     lines = [f"{_what(name, members)}: {_places(members)}" for name, members in groups.items()]
     stay = dict.fromkeys(qualified(members[0].node) for members in groups.values())
     kept = " ".join(f"--keep {name}" for name in stay if not is_standard_domain(name.rpartition("::")[0]))
-    remedy = "name passes that take them with --passes or --bind" + (
-        f", or leave them with {kept}" if kept else ""
-    )
+    remedy = _remedy_of_many(groups, selection) + (f", or leave them with {kept}" if kept else "")
     return LeftoverPlaceholderError(
         f"{len(found)} placeholders that no pass takes:\n  " + "\n  ".join(lines) + "\n", remedy=remedy
     )
@@ -77,17 +76,34 @@ def _remedy(members: Sequence[Found], selection: Selection) -> str:
     if node.op_type == "PythonOp" and node.domain == "prim":
         return "give the Function a `symbolic`, or make it with rewriter.torch.placeholder, and export again"
     hints: list[str] = []
-    near = selection.nearest(node)
-    if near is not None:
-        hints.append(f"is it '{near}'? then --passes {near} or --bind \"{meant(node)}={near}\"")
-    else:
-        hints.append("name a pass that takes it with --passes, or give it to one with --bind")
+    found = advice(node, selection)
+    hints += [said] if (said := found.said(selection)) else []
+    if not (found.taker or found.namesake):
+        hints.append(write_one(selection))
     if is_standard_domain(text(node.domain)):
         since = since_opset(node.op_type, node.domain)
         if since is not None:
             hints.append(f"export at opset {since} or later")
     else:
         hints.append(f"--keep {name} leaves it in place")
+    return "; ".join(hints)
+
+
+def _remedy_of_many(groups: Mapping[str, Sequence[Found]], selection: Selection) -> str:
+    found = {name: advice(members[0].node, selection) for name, members in groups.items()}
+    takers = list(dict.fromkeys(item.taker for item in found.values() if item.taker))
+    hints = [
+        f"{name}: is it '{item.namesake}'? then name that too"
+        if item.namesake
+        else f"{name}: {item.said(selection)}"
+        for name, item in found.items()
+        if item.namesake or item.near
+    ]
+    if takers:
+        which = "all" if len([item for item in found.values() if item.taker]) == len(found) else "some"
+        hints.insert(0, f"installed passes take {which} of them: --passes {together(selection, *takers)}")
+    if not all(item.taker or item.namesake for item in found.values()):
+        hints.append(write_one(selection).replace("a pass for it", "passes that take them"))
     return "; ".join(hints)
 
 

@@ -127,7 +127,7 @@ def manifest(data: dict[str, Any]) -> Markup | None:
                         "plain",
                     ),
                 ),
-                ("simplification", str(found.get("simplification"))),
+                ("simplification", str(found.get("simplification_reason") or found.get("simplification"))),
                 ("opsets", opsets_text(found.get("opset_imports"))),
                 ("IR version", str(found.get("ir_version"))),
                 ("written by", f"onnx-rewrite {mapping(found.get('tool')).get('version')}"),

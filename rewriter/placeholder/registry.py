@@ -6,7 +6,6 @@ import path.  There is no global registry: a :class:`Selection` is made for one 
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -72,6 +71,8 @@ class Selection:
     #: Those that were named rather than found by ``auto``.
     named: frozenset[str] = frozenset()
     rules: tuple[BindRule, ...] = ()
+    #: What was asked for, as the command takes it; "…" for what it cannot take.
+    asked: tuple[str, ...] = ("…",)
     _names: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -117,7 +118,8 @@ class Selection:
             if rule.pass_name not in found:
                 for placeholder in resolve(rule.pass_name):
                     found[placeholder.pass_name()] = placeholder
-        selection = cls(tuple(found[name] for name in sorted(found)), frozenset(named), rules)
+        asked = tuple(item if isinstance(item, str) else "…" for item in wanted if item != "")
+        selection = cls(tuple(found[name] for name in sorted(found)), frozenset(named), rules, asked)
         for rule in rules:
             rule.check(selection._bound_to(rule).signature.names)
         return selection
@@ -140,6 +142,8 @@ class Selection:
             found.append(Match(placeholder, _qualified(domain, name), None, selectors, not listed))
         # A pass that lists the very domain knows better than one whose meaning would be assumed.
         certain = [match for match in found if not match.assumed] or found
+        # One that was named was chosen over those that auto found.
+        certain = [match for match in certain if match.placeholder.pass_name() in self.named] or certain
         if len(certain) > 1:
             rivals = " and ".join(f"'{match.placeholder.pass_name()}'" for match in certain)
             raise AmbiguousMatchError(
@@ -156,12 +160,6 @@ class Selection:
             for p in self.passes
             if rule.pass_name == p.pass_name() or normal(rule.pass_name) in all_names(p)
         )
-
-    def nearest(self, node: NodeProto) -> str | None:
-        """A pass that might be meant by a node that nothing matches: for the message, never to be used."""
-        _, name, _ = operator_of(node)
-        near = difflib.get_close_matches(normal(name), list(self._names), n=1, cutoff=0.6)
-        return self._names[near[0]][0].pass_name() if near else None
 
 
 def _lists(placeholder: Placeholder, domain: str, name: str) -> bool | None:

@@ -69,7 +69,8 @@ def test_leftover_names_the_nearest_pass():
     assert caught.value.where is not None
     assert "'n'" in str(caught.value.where)
     assert caught.value.remedy is not None
-    assert "--passes affine" in caught.value.remedy
+    assert "is it 'affine'? then --bind \"com.example::Afine=affine\"" in caught.value.remedy
+    assert "then --passes" not in caught.value.remedy  # it would not take the operator
     assert "--keep com.example::Afine" in caught.value.remedy
 
 
