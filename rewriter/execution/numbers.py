@@ -25,11 +25,11 @@ def to_float64(values: Array) -> Array:
 def finite_max(values: Array, dtype: np.dtype[Any]) -> float:
     """The largest magnitude; the dtype's own extremes, which masks are filled with, do not count."""
     size = np.abs(values)
-    size = np.where(size >= _sentinel(dtype), 0.0, size)
+    size = np.where(size >= sentinel(dtype), 0.0, size)
     return float(size.max()) if size.size else 0.0
 
 
-def _sentinel(dtype: np.dtype[Any]) -> float:
+def sentinel(dtype: np.dtype[Any]) -> float:
     """Magnitudes from which on an element stands for something else than itself."""
     if dtype.kind == "f" or dtype.name == "bfloat16":
         # masks are filled with the lowest number of this or a narrower format, or with round powers of ten beyond use
@@ -44,7 +44,7 @@ class Cosine:
     """
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._limit = _sentinel(dtype)
+        self._limit = sentinel(dtype)
         #: Whether a square may leave what float64 can hold.
         self._wide = dtype.name in ("float64", "complex128", "longdouble")
         self._dot = 0.0

@@ -7,12 +7,13 @@ and strings must be equal; floating-point numbers may differ by rounding.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rewriter.execution.numbers import Array, Cosine, finite_max, is_float, to_float64, ulp_steps
+from rewriter.verify.scales import scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,8 +72,8 @@ class Metrics:
 class Tolerance:
     """How far an element may be off: ``|a − b| ≤ atol + rtol·|b| + scaled·scale``, or within ``ulp`` numbers.
 
-    ``scale`` is the tensor's own largest magnitude: an element that is small because large terms cancelled carries
-    the rounding of those terms.
+    ``scale`` is how large other elements are (see :mod:`rewriter.verify.scales`): an element that is small because
+    large terms cancelled carries the rounding of those terms.
     """
 
     rtol: float = 0.0
@@ -285,9 +286,7 @@ def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance
         return None
     if not is_float(expected.dtype):
         return f"{metrics.differing} of {metrics.count} elements differ{_worst(metrics)}"
-    count = sum(
-        int(beyond(a, b, tolerance, metrics.scale or 0.0).sum()) for _, a, b in _chunks(actual, expected)
-    )
+    count = _beyond(actual, expected, tolerance)
     if not count:
         return None
     return (
@@ -299,7 +298,20 @@ def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance
     )
 
 
-def beyond(a: Array, b: Array, tolerance: Tolerance, scale: float) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _beyond(actual: Array, expected: Array, tolerance: Tolerance) -> int:
+    """How many elements are farther apart than allowed, each by its own scale."""
+    own = replace(tolerance, scaled=0.0)
+    found = [at + np.flatnonzero(beyond(a, b, own, 0.0)) for at, a, b in _chunks(actual, expected)]
+    places = np.concatenate(found) if found else np.zeros(0, np.int64)
+    if not places.size or not tolerance.scaled:
+        return int(places.size)
+    a, b = actual.reshape(-1)[places], expected.reshape(-1)[places]
+    return int(beyond(a, b, tolerance, scales(actual, expected, places)).sum())
+
+
+def beyond(
+    a: Array, b: Array, tolerance: Tolerance, scale: float | Array
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Of each element, whether the two are farther apart than allowed; finite ones only."""
     fa, fb = to_float64(a), to_float64(b)
     with np.errstate(invalid="ignore"):
