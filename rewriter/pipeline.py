@@ -388,6 +388,8 @@ class _Run:
         if self.simplify:
             # Otherwise nothing is touched that decomposing did not make unused.
             report.dropped_opsets = sorted({*report.dropped_opsets, *stamp.tidy_opset_imports(model)})
+        from rewriter.simplify import NOTHING
+
         simplification = report.simplification
         manifest = manifests.build(
             model,
@@ -401,6 +403,8 @@ class _Run:
             else "accepted"
             if simplification.accepted
             else "refused",
+            # Other reasons may depend on the machine: its speed, its memory.
+            simplification_reason=NOTHING if simplification is not None and simplification.reason == NOTHING else "",
         )
         stamp.write(model, manifest)
         report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}

@@ -66,7 +66,10 @@ class OpenVino:
 
 
 class Tract:
-    """tract, which plans for given sizes: the file is loaded once for each run."""
+    """tract, planned anew for the sizes of each run; where it cannot do that, for open ones.
+
+    Inner values may have declared types with symbols in them, which it does not unify with sizes.
+    """
 
     _NAMES = {"float32": "f32", "float64": "f64", "float16": "f16", "bool": "bool"}  # noqa: RUF012
 
@@ -77,15 +80,25 @@ class Tract:
         self._load()  # a file that it does not take is refused here
 
     def run(self, inputs: Values) -> list[Any]:
+        try:
+            return self._run(inputs, planned=True)
+        except Exception:
+            try:
+                return self._run(inputs, planned=False)
+            except Exception:  # noqa: BLE001  (bindings raise errors of their own; the first says more)
+                pass
+            raise
+
+    def _run(self, inputs: Values, *, planned: bool) -> list[Any]:
         loaded = self._load()
         given = []
         for position in range(loaded.input_count()):
             array = inputs[loaded.input_name(position)]
-            dtype = self._NAMES.get(str(array.dtype)) or str(array.dtype).replace("uint", "u").replace(
-                "int", "i"
-            )
-            loaded.set_input_fact(position, ",".join([*map(str, array.shape), dtype]))
             given.append(np.ascontiguousarray(array).reshape(array.shape))
+            if planned:
+                name = str(array.dtype)
+                dtype = self._NAMES.get(name) or name.replace("uint", "u").replace("int", "i")
+                loaded.set_input_fact(position, ",".join([*map(str, array.shape), dtype]))
         results = loaded.into_model().into_runnable().run(given)
         return [result.to_numpy() for result in results]
 

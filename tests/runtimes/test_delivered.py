@@ -217,3 +217,15 @@ def test_formats_that_numpy_lacks() -> None:
     text = '<ir_version: 8, opset_import: ["" : 17]> main (bfloat16[2] x) => (bfloat16[2] y) { y = Identity (x) }'
     x = np.array([1.5, -2], ml_dtypes.bfloat16)
     assert outcome([Expected({"x": x}, {"y": x})], "onnxruntime", text=text)["onnxruntime"].status == "agrees"
+
+
+def test_a_file_that_was_rewritten_before(tmp_path: Path, without: Callable[[str], None]) -> None:
+    first, second = tmp_path / "1.onnx", tmp_path / "2.onnx"
+    rewriter.rewrite(write(tmp_path / "m.onnx", ROLL), first)
+    report = rewriter.rewrite(first, second, runtimes="onnxruntime,reference")
+    assert report.outcome == "copied"
+    assert [r["status"] for r in report.verification["runtimes"]] == ["agrees", "agrees"]  # type: ignore[index]
+    assert second.read_bytes() == first.read_bytes()
+    without("tract")
+    with pytest.raises(rewriter.RewriteError, match="tract is not installed"):
+        rewriter.rewrite(first, second, runtimes="tract", strict=True)
