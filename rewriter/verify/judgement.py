@@ -10,7 +10,7 @@ import numpy as np
 
 from rewriter.errors import UsageError
 from rewriter.verify.compare import REGION, WHOLE, Thresholds, Tolerance, judge, measure, tolerance_for
-from rewriter.verify.judges import pair_rows, settle_ties
+from rewriter.verify.judges import Misfit, pair_rows, settle_ties
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,13 +75,23 @@ class Comparison:
             return dict(zip(self.outputs, a, strict=True)), None if problem is None else str(problem)
         if self.how == "detections":
             settled, problem = pair_rows(a, b, allowed)
+            self._require_fit(problem)
             return dict(zip(self.outputs, settled, strict=True)), problem
         values, *data = self.others
         picked = actual[data[0]] if data else None
         settled, problem = settle_ties(
             (actual[values], *a), (expected[values], *b), data=picked, allowed=allowed
         )
+        self._require_fit(problem)
         return {self.outputs[0]: settled[1]}, problem
+
+    def _require_fit(self, problem: str | None) -> None:
+        """UsageError where these outputs cannot be judged in this way."""
+        if isinstance(problem, Misfit):
+            raise UsageError(
+                f"--compare {','.join(self.outputs)}={self}: {problem}",
+                remedy="name outputs that belong together, or leave it out",
+            )
 
 
 def comparisons(asked: Any) -> tuple[Comparison, ...]:

@@ -28,6 +28,10 @@ def region_tolerance(dtype: str) -> Tolerance:
     return tolerance_for(dtype, REGION)
 
 
+class Misfit(str):
+    """What is wrong with the question rather than with the answer: tensors that cannot be judged in this way."""
+
+
 def matched_detections(
     actual: Sequence[Array], expected: Sequence[Array], allowed: Allowed = region_tolerance
 ) -> str | None:
@@ -49,7 +53,7 @@ def pair_rows(
     lead = expected[0].shape[:depth]
     if any(array.shape[:depth] != lead for array in expected):
         shapes = ", ".join(str(list(array.shape)) for array in expected)
-        return list(actual), f"detections of shapes {shapes} are not the columns of one table"
+        return list(actual), Misfit(f"detections of shapes {shapes} are not the columns of one table")
     count = lead[-1] if lead else 1
     sets = int(np.prod(lead[:-1], dtype=np.int64)) if lead else 1
     tables = [
@@ -107,11 +111,11 @@ def settle_ties(
     """``actual`` with the order and the indices of ties of ``expected``, and what is wrong; equal dtypes and shapes."""
     values, indices = expected
     if values.shape != indices.shape:
-        return list(actual), (
+        return list(actual), Misfit(
             f"values of shape {list(values.shape)} and indices of shape {list(indices.shape)} are not of one top-k"
         )
     if values.ndim == 0 or not -values.ndim <= axis < values.ndim:
-        return list(actual), f"values of shape {list(values.shape)} have no axis {axis}"
+        return list(actual), Misfit(f"values of shape {list(values.shape)} have no axis {axis}")
     rows = [np.moveaxis(array, axis, -1) for array in (*actual, *expected)]
     shape = rows[0].shape
     av, ai, bv, bi = (row.reshape(-1, shape[-1]) for row in rows)

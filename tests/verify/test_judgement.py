@@ -723,3 +723,17 @@ def test_a_missing_kernel_was_not_run_and_a_refusal_is_a_failure():
     )
     with pytest.raises(MismatchError, match="refuses"):
         prove(open_size, delivered=narrower, dims={"n": (2, 3)})
+
+
+@pytest.mark.parametrize(
+    ("comparison", "shapes", "message"),
+    [
+        ("i=topk:v", {"i": (2, 3), "v": (2, 3, 5)}, r"--compare i=topk:v: values of shape \[2, 3, 5\]"),
+        ("i=topk:v", {"i": (), "v": ()}, r"values of shape \[\] have no axis -1"),
+        ("b,s=detections", {"b": (6, 4), "s": (5,)}, "not the columns of one table"),
+    ],
+)
+def test_outputs_that_cannot_be_judged_so_are_bad_usage(comparison, shapes, message):
+    values = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    with pytest.raises(UsageError, match=message):
+        Comparison.parse(comparison).settle(values, values, lambda _: Tolerance())
