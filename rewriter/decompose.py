@@ -18,6 +18,7 @@ from rewriter.graph.interface import (
     input_symbols,
     name_invented_dims,
 )
+from rewriter.graph.kept import candidates, check_kept, unmatched_keep
 from rewriter.graph.leftover import describe
 from rewriter.graph.names import Names
 from rewriter.graph.opsets import (
@@ -61,8 +62,6 @@ class Decomposed:
     unmatched_passes: list[str] = field(default_factory=list)
     #: ``--bind`` rules that gave a pass nothing.
     unmatched_rules: list[str] = field(default_factory=list)
-    #: Operators to be kept that the model does not hold.
-    unmatched_keep: list[str] = field(default_factory=list)
     #: Sentences about what was removed, corrected or assumed.
     warnings: list[str] = field(default_factory=list)
     #: Names of sizes that the exporter had made up, and what stands there now.
@@ -87,19 +86,22 @@ def decompose(
 ) -> Decomposed:
     """Replace all placeholders of ``file.model`` in place; ``as_function`` by calls to functions of their own names.
 
-    With nothing to replace the model is not touched.  Raises OpsetError, LeftoverPlaceholderError, and whatever stops a
-    pass; the model is then half done, and must not be used.
+    With nothing to replace the model is not touched.  Raises OpsetError, LeftoverPlaceholderError, UsageError where an
+    operator to be kept is not there, and whatever stops a pass; the model is then half done, and must not be used.
     """
+    keep = keep or Keep()
     found = survey(file.model, selection, keep)
     check_opsets(found)
     left = [item for root in found.live for item in root.found if item.is_leftover]
     if left:
         raise describe(left, selection)
     result = Decomposed(interface=Interface.of(file.model))
-    _take_stock(result, found, selection, keep or Keep())
-    if found.is_empty:
-        return result
-    return _Run(file, found, selection, keep or Keep(), portable, as_function, result).run()
+    _take_stock(result, found, selection)
+    unmatched, known = unmatched_keep(found, keep), candidates(found)
+    if not found.is_empty:
+        result = _Run(file, found, selection, keep, portable, as_function, result).run()
+    check_kept(file.model, unmatched, known)
+    return result
 
 
 class _Run:
@@ -368,7 +370,7 @@ def _opens(new: TensorType, old: TensorType) -> bool:
     )
 
 
-def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: Keep) -> None:
+def _take_stock(result: Decomposed, found: Survey, selection: Selection) -> None:
     """What stays and what was named in vain."""
     kept = [item for item in found.found if item.kept]
     result.kept = [(item.domain, item.node.op_type, item.where) for item in kept]
@@ -380,5 +382,3 @@ def _take_stock(result: Decomposed, found: Survey, selection: Selection, keep: K
     took = {item.match.placeholder.pass_name() for item in found.found if item.match is not None}
     result.unmatched_passes = sorted(selection.named - took)
     result.unmatched_rules = unmatched_rules(found.found, selection)
-    used = {keep.entry(item.domain, item.node.op_type) for item in kept}
-    result.unmatched_keep = sorted(f"{d}::{o}" if d else o for d, o in keep.operators - used)

@@ -66,7 +66,7 @@ class RewriteError(Exception):
 
 
 class UsageError(RewriteError):
-    """A flag, argument or combination of them makes no sense; nothing was read."""
+    """A flag, argument or combination of them makes no sense, by itself or for this model."""
 
     code = "usage"
     exit_code = 2
@@ -125,7 +125,7 @@ class LeftoverPlaceholderError(DecompositionError):
 
 
 class UnmatchedError(DecompositionError):
-    """With ``strict``: a pass was named, an operator kept or a rule given that nothing in the model fits."""
+    """With ``strict``: a pass was named or a rule given that nothing in the model fits."""
 
     code = "unmatched"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
 from rewriter.graph.advice import Advice, advice
+from rewriter.graph.kept import texts, unmatched_keep
 from rewriter.graph.leftover import meant
 from rewriter.graph.survey import Keep, survey, unmatched_rules
 from rewriter.placeholder.registry import Selection
@@ -57,6 +58,8 @@ class Inspection:
     manifest_fits: bool = False
     unmatched_passes: list[str] = field(default_factory=list)
     unmatched_rules: list[str] = field(default_factory=list)
+    #: Operators to be kept that are no placeholders of the model.
+    unmatched_keep: list[str] = field(default_factory=list)
 
     @property
     def unmatched(self) -> list[Sighting]:
@@ -87,6 +90,7 @@ class Inspection:
             "runtime_operators": [vars(d).copy() for d in self.runtime_operators],
             "unmatched_passes": list(self.unmatched_passes),
             "unmatched_rules": list(self.unmatched_rules),
+            "unmatched_keep": list(self.unmatched_keep),
             "manifest": self.manifest,
             "manifest_fits": self.manifest_fits,
         }
@@ -124,6 +128,7 @@ class Inspection:
         ]
         lines += [("note", f"pass '{name}' matches nothing") for name in self.unmatched_passes]
         lines += [("note", f"--bind '{rule}' matches nothing") for rule in self.unmatched_rules]
+        lines += [("note", f"the model holds no {name} to keep") for name in self.unmatched_keep]
         if self.manifest is not None:
             lines.append(("stamp", stamp_text(self.manifest, self.manifest_fits)))
         return lines
@@ -150,7 +155,8 @@ def inspect(
     with open_source(source) as file:
         stamped = manifest.read(file.model)
         valid = manifest.read_valid(file.model, file)
-        found = survey(file.model, selection, keeping(Keep.parse(keep), valid))
+        kept = keeping(Keep.parse(keep), valid)
+        found = survey(file.model, selection, kept)
         return Inspection(
             name_of(source),
             {opset.domain: opset.version for opset in file.model.opset_import},
@@ -161,13 +167,16 @@ def inspect(
             valid is not None,
             _unmatched(found.found, selection),
             unmatched_rules(found.found, selection),
+            texts(unmatched_keep(found, kept)),
         )
 
 
 def keeping(keep: Keep, earlier: Manifest | None) -> Keep:
     """``keep``, and what an earlier run kept in this very model."""
-    declared = () if earlier is None else ((entry["domain"], entry["name"]) for entry in earlier.kept)
-    return Keep(keep.operators | frozenset(declared))
+    declared = frozenset(
+        () if earlier is None else ((entry["domain"], entry["name"]) for entry in earlier.kept)
+    )
+    return Keep(keep.operators | declared, declared - keep.operators)
 
 
 def list_passes(passes: str = "auto", *, verbose: bool = False) -> list[tuple[str, str]]:

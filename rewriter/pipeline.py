@@ -23,7 +23,7 @@ from rewriter.placeholder.registry import Selection
 from rewriter.progress import Progress, Quiet
 from rewriter.report import Failure, Replaced, Report, Simplified, Written, limits_of_functions
 from rewriter.runtimes.names import parse as parse_runtimes
-from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
+from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
 from rewriter.strip import strip_debug as strip
@@ -314,13 +314,8 @@ class _Run:
         report.renamed_dims = [str(dim) for dim in decomposed.invented_dims]
         report.renamed_outputs = renamed_outputs(decomposed.invented_dims, model)
         report.dropped_opsets = list(decomposed.dropped_opsets)
-        # What an earlier run kept is looked for, but was not asked for now.
-        asked = {f"{domain}::{name}" if domain else name for domain, name in self.keep.operators}
-        unmatched_keep = [name for name in decomposed.unmatched_keep if name in asked]
-        report.warnings += [f"the model holds no {name} to keep" for name in unmatched_keep]
         unmatched = [f"pass '{name}'" for name in report.unmatched_passes]
         unmatched += [f"--bind '{rule}'" for rule in report.unmatched_rules]
-        unmatched += [f"--keep {n}" for n in unmatched_keep]
         if self.strict and unmatched:
             raise UnmatchedError(
                 f"nothing in the model matches {' and '.join(unmatched)}",
@@ -388,8 +383,6 @@ class _Run:
         if self.simplify:
             # Otherwise nothing is touched that decomposing did not make unused.
             report.dropped_opsets = sorted({*report.dropped_opsets, *stamp.tidy_opset_imports(model)})
-        from rewriter.simplify import NOTHING
-
         simplification = report.simplification
         manifest = manifests.build(
             model,
@@ -404,7 +397,9 @@ class _Run:
             if simplification.accepted
             else "refused",
             # Other reasons may depend on the machine: its speed, its memory.
-            simplification_reason=NOTHING if simplification is not None and simplification.reason == NOTHING else "",
+            simplification_reason=NOTHING
+            if simplification is not None and simplification.reason == NOTHING
+            else "",
         )
         stamp.write(model, manifest)
         report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}

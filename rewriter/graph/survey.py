@@ -32,6 +32,8 @@ class Keep:
     """Placeholders that stay in the model: ``domain::Operator``, ``domain::*``, or a default-domain operator's name."""
 
     operators: frozenset[tuple[str, str]] = frozenset()
+    #: Those that an earlier run kept, and that were not asked for now.
+    earlier: frozenset[tuple[str, str]] = frozenset()
 
     @classmethod
     def parse(cls, items: str | Iterable[str] = ()) -> Keep:
