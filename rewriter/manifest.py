@@ -88,6 +88,7 @@ def build(
     kept: Sequence[Declared],
     runtime_operators: Sequence[Declared],
     simplification: str,
+    simplification_reason: str = "",
 ) -> Manifest:
     """The manifest of ``model`` as it stands, not verified yet.
 
@@ -123,6 +124,7 @@ def build(
             "verification": dict(REFUSED),
         }
         | ({"functions": functions} if functions else {})
+        | ({"simplification_reason": simplification_reason} if simplification_reason else {})
     )
 
 
@@ -136,6 +138,11 @@ def read(model: ModelProto) -> Manifest | None:
                 return None
             return Manifest(data) if _understood(data) else None
     return None
+
+
+def has_entry(model: ModelProto) -> bool:
+    """Whether ``model`` has an entry for a manifest, whether or not it is understood."""
+    return any(prop.key == KEY for prop in model.metadata_props)
 
 
 def read_valid(model: ModelProto, payloads: Payloads) -> Manifest | None:

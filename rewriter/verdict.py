@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     Figures = Mapping[str, Any]
 
 
-def stamp_text(manifest: Figures | None, fits: bool) -> str:
-    """What a file's manifest amounts to, in a clause; ``fits``: whether the graph is the one it was written for."""
+def stamp_text(manifest: Figures | None, fits: bool, *, entry: bool = False) -> str:
+    """What a file's manifest amounts to, in a clause; ``fits``: whether the graph is the one it was written for,
+    ``entry``: whether the file has an entry of that name at all.
+    """
+    if manifest is None and entry:
+        return "one that this version does not understand; rewrite IN OUT writes a new one"
     if manifest is None:
-        return "none that this version understands"
+        return "none: not written by onnx-rewrite; rewrite IN OUT writes a file that has one"
     verification = manifest.get("verification")
     verdict = verification.get("verdict", "?") if isinstance(verification, dict) else "?"
     state = "unchanged since" if fits else "but edited since, so that it means nothing"
@@ -74,10 +78,16 @@ def _gradients(results: Iterable[Figures]) -> list[str]:
 
 
 def _summary(proof: Figures) -> str:
-    *first, last = proof["against"]
-    against = f"{', '.join(first)} and {last}" if first else last
-    text = f"against {against}, on {_counted(len(proof['sizes']), proof['inputs'] + ' input')}"
+    text = (
+        f"against {listed(proof['against'])}, on {_counted(len(proof['sizes']), proof['inputs'] + ' input')}"
+    )
     return f"{text}{_sizes(proof['sizes'])}"
+
+
+def listed(items: Iterable[object]) -> str:
+    """``"a, b and c"``."""
+    *first, last = [str(item) for item in items] or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _whole(whole: Figures) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter import manifest as manifests
 from rewriter.report import as_text, to_json
 from rewriter.source import Source, name_of, open_source
-from rewriter.verdict import stamp_text
+from rewriter.verdict import listed, stamp_text
 from rewriter.version import VERSION
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ class Explanation:
     #: that it was written for.
     manifest: dict[str, Any] | None
     fits: bool
+    #: Whether it has an entry for a manifest at all.
+    entry: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -40,7 +42,7 @@ class Explanation:
 
     def lines(self) -> list[tuple[str, str]]:
         """(label, text); the manifest comes from a file, so nothing in it is taken to be of the right type."""
-        lines = [("model", self.source), ("stamp", stamp_text(self.manifest, self.fits))]
+        lines = [("model", self.source), ("stamp", stamp_text(self.manifest, self.fits, entry=self.entry))]
         if self.manifest is None:
             return lines
         if not self.fits:
@@ -57,7 +59,9 @@ class Explanation:
                         f"(pass {entry.get('pass')}, {entry.get('decomposition')})",
                     )
                 )
-        lines.append(("simplified", _SIMPLIFIED.get(str(data.get("simplification")), "not known")))
+        reason = data.get("simplification_reason")
+        how = _SIMPLIFIED.get(str(data.get("simplification")), "not known")
+        lines.append(("simplified", reason if isinstance(reason, str) else how))
         opsets = ", ".join(
             f"{domain or 'ai.onnx'} {v}" for domain, v in _dict(data.get("opset_imports")).items()
         )
@@ -87,7 +91,7 @@ class Explanation:
 
 _SIMPLIFIED = {
     "accepted": "yes, and compared with the model before",
-    "refused": "no: the simplifier's result did not stand its checks",
+    "refused": "no: the simplifier gave nothing that could be taken",
     "off": "no: not asked for",
 }
 
@@ -97,14 +101,15 @@ def explain(source: Source) -> Explanation:
     with open_source(source) as file:
         stamped = manifests.read(file.model)
         fits = stamped is not None and manifests.read_valid(file.model, file) is not None
-    return Explanation(name_of(source), None if stamped is None else stamped.data, fits)
+        entry = manifests.has_entry(file.model)
+    return Explanation(name_of(source), None if stamped is None else stamped.data, fits, entry)
 
 
 def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
     verdict = str(proof.get("verdict"))
     if "against" not in proof:
         return [("unverified", str(proof.get("reason", "no reason is given")))]
-    lines = [(verdict, f"against {' and '.join(map(str, _list(proof['against'])))}")]
+    lines = [(verdict, f"against {listed(_list(proof['against']))}")]
     sizes = "; ".join(
         ", ".join(f"{name}={size}" for name, size in sample.items())
         for sample in _dicts(proof.get("sizes"))
@@ -123,6 +128,11 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
         for what, tolerance in _dict(proof.get("tolerances")).items()
     ]
     lines += [(verdict, f"{what} judged as {how}") for what, how in _dict(proof.get("judged")).items()]
+    runtimes = _list(proof.get("runtimes"))
+    if runtimes:
+        lines.append(
+            (verdict, f"{listed(runtimes)} {'agree' if len(runtimes) > 1 else 'agrees'} on the same inputs")
+        )
     gradients = _dict(proof.get("gradients"))
     if gradients:
         lines.append(

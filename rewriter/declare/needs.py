@@ -75,6 +75,8 @@ class Requirements:
     manifest: dict[str, Any] | None = None
     manifest_fits: bool = False
     warnings: list[str] = field(default_factory=list)
+    #: Whether the file has an entry for a manifest, understood or not.
+    entry: bool = False
 
     @property
     def runs(self) -> bool:
@@ -124,7 +126,10 @@ class Requirements:
 
     def lines(self, *, verbose: bool = False) -> list[tuple[str, str]]:
         """(label, text); with ``verbose`` also the runtimes on which some operator was not tried."""
-        lines = [("model", self.source), ("stamp", stamp_text(self.manifest, self.manifest_fits))]
+        lines = [
+            ("model", self.source),
+            ("stamp", stamp_text(self.manifest, self.manifest_fits, entry=self.entry)),
+        ]
         lines += [
             ("opset", f"{item.domain or 'ai.onnx'} {item.version}: {self._taken(item)}")
             for item in self.opset_imports
@@ -226,6 +231,7 @@ def requirements(
             None if stamped is None else stamped.data,
             fits,
             _warnings(stamped, fits),
+            manifests.has_entry(file.model),
         )
 
 

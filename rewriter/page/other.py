@@ -8,6 +8,7 @@ from rewriter.page.data import counted, dicts, mapping, sizes_text, texts
 from rewriter.page.markup import code, short, table, tag
 from rewriter.page.parts import badge, bullets, facts, folded, section
 from rewriter.page.run import opsets_text
+from rewriter.verdict import listed
 
 if TYPE_CHECKING:
     from rewriter.page.markup import Content, Markup
@@ -108,12 +109,13 @@ def manifest(data: dict[str, Any]) -> Markup | None:
             [
                 ("verdict", str(proof.get("verdict"))),
                 ("reason", short(str(proof["reason"]), 300) if proof.get("reason") else None),
-                ("against", " and ".join(texts(proof.get("against")))),
+                ("against", listed(texts(proof.get("against")))),
                 ("samples", _samples(proof)),
                 (
                     "sizes",
                     bullets([sizes_text(s) or "all fixed" for s in dicts(proof.get("sizes"))], "plain"),
                 ),
+                ("other runtimes that agree", listed(texts(proof.get("runtimes")))),
                 ("replacements proved", str(proof["proved"]) if "proved" in proof else None),
                 ("unproved", bullets([short(text, 300) for text in texts(proof.get("unproved"))], "plain")),
                 ("cut out", bullets([short(text, 300) for text in texts(proof.get("cut_out"))], "plain")),

@@ -33,7 +33,11 @@ _OUTCOMES = {
     "cannot run": ("Cannot run here", "bad", "onnxruntime does not load the model."),
     "explained": ("Stamped", "plain", "The manifest in the file fits its graph."),
     "changed": ("Edited since it was stamped", "warn", "What its manifest says was true of another graph."),
-    "no manifest": ("No manifest", "warn", "The file says nothing of itself that this version understands."),
+    "no manifest": (
+        "No manifest",
+        "warn",
+        "The file carries no manifest that this version of onnx-rewrite understands.",
+    ),
     "inspected": ("Inspected", "plain", "Nothing was changed."),
 }
 

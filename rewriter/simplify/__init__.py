@@ -3,6 +3,6 @@
 Nothing heavy is imported here; onnxsim is never imported by this process at all.
 """
 
-from rewriter.simplify.driver import DEFAULT_MEMORY, DEFAULT_TIMEOUT, Simplification, simplify
+from rewriter.simplify.driver import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING, Simplification, simplify
 
-__all__ = ["DEFAULT_MEMORY", "DEFAULT_TIMEOUT", "Simplification", "simplify"]
+__all__ = ["DEFAULT_MEMORY", "DEFAULT_TIMEOUT", "NOTHING", "Simplification", "simplify"]

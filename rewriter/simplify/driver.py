@@ -11,10 +11,11 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import ModelProto
 
 from rewriter.errors import RewriteError
+from rewriter.report import size_text
 from rewriter.simplify import accept, batchnorm, culprits, pins
 from rewriter.simplify.accept import Refused, measure
 from rewriter.simplify.prepare import CannotPrepare, prepare
-from rewriter.simplify.process import OutOfTime, Task, WorkerFailed, run_worker
+from rewriter.simplify.process import OutOfMemory, OutOfTime, Task, WorkerFailed, run_worker
 from rewriter.simplify.restore import CannotRestore, restore
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ ATTEMPTS: Final = (
     Attempt("without constant folding", Task(fold=False)),
     Attempt("constant folding only", Task(optimise=False)),
 )
+#: The ``reason`` where the simplifier left the model as it was.
+NOTHING: Final = "nothing to simplify"
 #: How often an attempt is repeated with further nodes held back, before folding is given up altogether.
 HOLDS: Final = 3
 
@@ -158,7 +161,12 @@ class _Stage:
                 progress=lambda seconds: self._say(f"onnxsim, {nodes:,} nodes, {seconds:.0f} s"),
             )
         except OutOfTime as error:
-            raise _Failed(f"onnxsim: not done within {self.timeout:g} s", final=True) from error
+            raise _Failed(
+                f"onnxsim: not done within {self.timeout:g} s (--simplify-timeout)", final=True
+            ) from error
+        except OutOfMemory as error:
+            limit = f"the limit of {size_text(self.memory)} (--simplify-memory)"
+            raise _Failed(f"onnxsim: out of memory within {limit}: {error.reason}") from error
         except WorkerFailed as error:
             raise _Failed(f"onnxsim: {error.reason}", final=error.final) from error
         del request
@@ -194,7 +202,7 @@ class _Stage:
 
     def _accepted(self, model: ModelProto, attempt: Attempt) -> Simplification:
         after = measure(model, self.file)
-        reason = "nothing to simplify" if model is self.model else attempt.name
+        reason = NOTHING if model is self.model else attempt.name
         if attempt.hold:
             names = sorted(attempt.hold)
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""

@@ -25,6 +25,8 @@ WORKER: Final = Path(__file__).with_name("worker.py")
 TICK: Final = 0.5
 #: The worker may write this much more than it was sent: what it folds never comes near.
 SLACK: Final = 256 << 20
+#: What Python, C++, protobuf and the system say when memory is refused.
+_NO_MEMORY: Final = ("MemoryError", "bad_alloc", "alloc failed", "Cannot allocate memory")
 
 
 class WorkerFailed(Exception):  # noqa: N818  (an outcome that the caller turns into a reason, not a user's error)
@@ -44,6 +46,10 @@ class OutOfTime(WorkerFailed):
 
     def __init__(self) -> None:
         super().__init__("not done in time", final=True)
+
+
+class OutOfMemory(WorkerFailed):
+    """The worker said that it got no more memory."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,8 @@ def _wait(folder: Path, timeout: float, progress: Callable[[float], None] | None
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if process.returncode:
-        raise WorkerFailed(_story(process.returncode, output))
+        story = _story(process.returncode, output)
+        raise (OutOfMemory if any(words in story for words in _NO_MEMORY) else WorkerFailed)(story)
 
 
 def _environment() -> dict[str, str]:

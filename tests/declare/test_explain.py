@@ -6,12 +6,14 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import onnx
 import pytest
 from onnx import helper
 
 import rewriter
 from rewriter.cli import run as command
+from tests.stamp.test_manifest import SCHEMA
 from tests.texts import PLAIN, ROLL, parse, write
 
 if TYPE_CHECKING:
@@ -124,7 +126,41 @@ def test_command(tmp_path: Path, verified: ModelProto, capsys: pytest.CaptureFix
     assert (data["outcome"], data["manifest_fits"]) == ("explained", True)
     assert data["manifest"]["verification"]["seed"] == 7
     assert command(["--explain", str(write(tmp_path / "plain.onnx", PLAIN))]) == 1
-    assert "none that this version understands" in capsys.readouterr().out
+    assert "none: not written by onnx-rewrite; rewrite IN OUT" in capsys.readouterr().out
+    assert command(["--check", str(tmp_path / "plain.onnx")]) == 0
+    assert "none: not written by onnx-rewrite; rewrite IN OUT" in capsys.readouterr().out
+
+
+def test_a_manifest_that_is_not_understood_is_no_absent_one() -> None:
+    model = parse(PLAIN)
+    model.metadata_props.add(key="rewriter.manifest", value="{}")
+    assert "one that this version does not understand" in rewriter.explain(model).text()
+    assert "one that this version does not understand" in rewriter.requirements(model).text()
+
+
+def test_tells_no_more_of_simplification_than_is_known() -> None:
+    slow = rewriter.rewrite(parse(ROLL), simplify_timeout=1e-6, verify=False)
+    assert slow.manifest is not None
+    assert (slow.manifest["simplification"], "simplification_reason" in slow.manifest) == ("refused", False)
+    told = rewriter.explain(slow.model).lines()
+    assert ("simplified", "no: the simplifier gave nothing that could be taken") in told
+    again = rewriter.rewrite(slow.model, verify=False, strip_debug=True)
+    assert again.manifest is not None
+    assert again.simplification is not None
+    assert again.simplification.reason == "nothing to simplify"
+    jsonschema.validate(again.manifest, SCHEMA)
+    assert ("simplified", "nothing to simplify") in rewriter.explain(again.model).lines()
+
+
+def test_names_what_it_was_compared_with(verified: ModelProto) -> None:
+    manifest = json.loads(next(p.value for p in verified.metadata_props if p.key == "rewriter.manifest"))
+    manifest["verification"] |= {"against": ["A", "B", "C"], "runtimes": ["openvino", "tract"]}
+    model = onnx.ModelProto()
+    model.CopyFrom(verified)
+    next(p for p in model.metadata_props if p.key == "rewriter.manifest").value = json.dumps(manifest)
+    told = rewriter.explain(model).lines()
+    assert ("verified", "against A, B and C") in told
+    assert ("verified", "openvino and tract agree on the same inputs") in told
 
 
 @pytest.mark.parametrize("junk", [None, 3, "text", [], [3], {}, {"a": [{}]}, [{"file": 1}], True])
