@@ -48,9 +48,6 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         if runtime["status"] == "agrees"
     ]
     lines += [(label, f"    {text}") for text in _gradients(proof.get("gradients") or ())]
-    lines += [
-        ("note", f"{operator} was cut out, since nothing here runs it") for operator in proof["cut_out"]
-    ]
     lines += [("note", note) for note in proof["notes"]]
     lines += [("warning", warning) for warning in proof["warnings"]]
     return lines

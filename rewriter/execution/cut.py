@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from rewriter.graph.scopes import Scope
     from rewriter.types import TensorType
 
-_PREFIX = "cut:"
+#: What the names of inputs begin with that stand for results of what was cut out.
+CUT = "cut:"
 
 
 @dataclass
@@ -120,9 +121,9 @@ def _cut_many(
     node.Clear()
     node.op_type = "If"
     always = result.model.graph.initializer
-    if not any(t.name == _PREFIX + "true" for t in always):
-        always.append(onnx.helper.make_tensor(_PREFIX + "true", onnx.TensorProto.BOOL, [], [True]))
-    node.input.append(_PREFIX + "true")
+    if not any(t.name == CUT + "true" for t in always):
+        always.append(onnx.helper.make_tensor(CUT + "true", onnx.TensorProto.BOOL, [], [True]))
+    node.input.append(CUT + "true")
     node.output.extend(results)
     for branch in ("then_branch", "else_branch"):
         nodes = [onnx.helper.make_node("Identity", [s], [f"{s}:{branch}"]) for s in sources]
@@ -143,7 +144,7 @@ def _input_for(
             where=scope.where(node),
             remedy="name a library that has the operator (--library), or pass --no-verify",
         )
-    name = _PREFIX + output
+    name = CUT + output
     if name not in result.inputs:
         result.inputs.append(name)
         value = result.model.graph.input.add()

@@ -15,6 +15,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
+from rewriter.execution.cut import CUT
 from rewriter.inputs.dims import ATTEMPTS, Sizes, key_of
 from rewriter.inputs.examples import drawn_as
 from rewriter.inputs.given import check_given, load_given
@@ -57,8 +58,13 @@ class Sample:
     #: For people, where it has a name of its own.
     label: str = ""
 
+    @property
+    def open_sizes(self) -> dict[str, int]:
+        """The sizes that are the model's own, without those of what was cut out."""
+        return {name: size for name, size in self.sizes.items() if not name.startswith(CUT)}
+
     def describe(self) -> str:
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        sizes = ", ".join(f"{name}={size}" for name, size in self.open_sizes.items())
         return (self.label or f"sample {self.index}") + (f" ({sizes})" if sizes else "")
 
 
@@ -98,8 +104,10 @@ class Inputs:
 
     def remedy(self) -> str:
         """What to say about sizes and values when the model takes none that was drawn."""
-        dims = [f"--dim {name}=…" for name in self.sizes.names]
-        whole = [name for name, kind in self.types.items() if kind.dtype in INTEGERS]
+        dims = [f"--dim {name}=…" for name in self.sizes.names if not name.startswith(CUT)]
+        whole = [
+            name for name, kind in self.types.items() if kind.dtype in INTEGERS and not name.startswith(CUT)
+        ]
         ranges = [
             f"--input-range {name}=LOW:HIGH" for name in dict.fromkeys([*whole, *self.options.input_ranges])
         ]

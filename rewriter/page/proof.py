@@ -73,8 +73,6 @@ def _words(proof: Figures, regions: list[Figures]) -> Iterable[Content]:
     unproved = [region for region in regions if region.get("how") == "unproved"]
     if unproved:
         yield join(badge(f"{counted(len(unproved), 'replacement')} unproved", "warn"))
-    for cut in texts(proof.get("cut_out")):
-        yield join(code(cut), " was cut out, since nothing here runs it: drawn values stand for its results.")
 
 
 def legend(sizes: list[Figures]) -> Markup | None:

@@ -220,7 +220,7 @@ class _Run:
         for index in range(inputs.count):
             self.stage.note(f"sample {index}")
             sample, values = place.accepted(session, index, regions, names)
-            self.proof.sizes.append(dict(sample.sizes))
+            self.proof.sizes.append(dict(sample.open_sizes))
             place.compare(first, values, sample)
             if index == 0:
                 self._probe(prober, first, values)
@@ -346,9 +346,12 @@ class _Run:
     def _note_cuts(self, cut: CutModel, delivered: CutModel) -> None:
         self.proof.cut = cut.operators
         if cut.operators:
+            several = len(cut.operators) > 1
+            cut_out = f"{', '.join(cut.operators)} {'were' if several else 'was'} cut out"
+            it, gives = ("them", "they give") if several else ("it", "it gives")
             self.proof.notes.append(
-                f"{', '.join(cut.operators)} cannot run here and was cut out: drawn values stand for its results; "
-                "--library names a library that has it"
+                f"{cut_out}, since nothing here runs {it}: drawn values stand for what {gives}; "
+                f"--library names a library that has {it}"
             )
         if not same_cuts(cut, delivered):
             raise CannotVerifyError(

@@ -178,19 +178,19 @@ class Whole:
         try:
             expected = self._oracle(sample)
         except OracleRefused as error:
-            self.result.skipped.append(Skipped(sample.sizes, "PyTorch", error.what))
+            self.result.skipped.append(Skipped(sample.open_sizes, "PyTorch", error.what))
             return False
         try:
             found = self._held.run(sample.feeds, list(self._checked))
         except Refused as error:
             if lenient:
-                self.result.skipped.append(Skipped(sample.sizes, "onnxruntime", error.what))
+                self.result.skipped.append(Skipped(sample.open_sizes, "onnxruntime", error.what))
                 return False
             raise self._refused(sample, expected, error) from error
         problems = self._held.judgement.outputs(
             found, {name: expected[name] for name in self._checked}, self._checked
         )
-        self.result.sizes.append(dict(sample.sizes))
+        self.result.sizes.append(dict(sample.open_sizes))
         if problems:
             raise self._difference(sample, expected, problems)
         return True

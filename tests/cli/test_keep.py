@@ -61,3 +61,23 @@ def test_what_an_earlier_run_kept_is_not_asked_for(tmp_path: Path) -> None:
     assert rewriter.rewrite(kept, keep="com.example::*", simplify=False, verify=False).model is not None
     with pytest.raises(rewriter.UsageError, match=r"did you mean com\.example::MySpecialOp"):
         rewriter.rewrite(kept, keep="com.example::MySpecial", simplify=False, verify=False)
+
+
+def test_what_was_cut_out_is_said_once_and_without_names_of_our_own(rewrite: Rewrite, tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "com.example" : 1]>
+main (float[N, 3] x) => (float[N, 3] y) <float[?, 3] b>
+{
+    a = com.example.Swish (x)
+    b = com.example.Own (a)
+    y = Relu (b)
+}
+"""
+    source, report = write(tmp_path / "in.onnx", text), tmp_path / "r.html"
+    done = rewrite(
+        source, tmp_path / "out.onnx", "--keep", "com.example::Own", "--no-simplify", "--report", report
+    )
+    assert done.code == 0, done.err
+    assert "(N=2; N=5)" in done.out
+    for told in (done.out, report.read_text()):
+        assert told.count("com.example::Own was cut out") == 1
+        assert "cut:" not in told
