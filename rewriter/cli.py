@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rewriter.errors import ModelWriteError, RewriteError, UsageError
+from rewriter.errors import MismatchError, ModelWriteError, RewriteError, UsageError
 from rewriter.help import Sectioned
 from rewriter.options import Bytes, Library, Range, Sizes, merged
 from rewriter.version import VERSION
@@ -411,6 +411,10 @@ def _explain(error: RewriteError, debug: bool) -> None:
     """What went wrong, where, and what to do about it."""
     if debug:
         traceback.print_exception(error)
+    if isinstance(error, MismatchError):
+        first, *rest = error.lines()
+        complain("\n  ".join((f"error: {first}", *rest)))
+        return
     where = "" if error.where is None else f"{error.where}: "
     complain(f"error: {where}{error.what}")
     if error.remedy is not None:

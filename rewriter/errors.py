@@ -195,9 +195,41 @@ class VerificationError(RewriteError):
 
 
 class MismatchError(VerificationError):
-    """The rewritten model differs from PyTorch, or from itself before simplification or optimisation."""
+    """The rewritten model differs from PyTorch, or from itself before simplification or optimisation.
+
+    ``headline`` says what differs, ``figures`` how far or in which words something refused, ``sample`` on which inputs;
+    ``what`` says all of it in one line, and the command each on a line of its own.
+    """
 
     code = "mismatch"
+
+    def __init__(
+        self,
+        headline: str,
+        *,
+        figures: str = "",
+        sample: str = "",
+        blame: Blame | None = None,
+        where: Where | str | None = None,
+        remedy: str | None = None,
+    ) -> None:
+        text = f"{headline}: {figures}" if figures else headline
+        text += f" ({sample})" if sample else ""
+        super().__init__(f"{text}; {blame}" if blame is not None else text, where=where, remedy=remedy)
+        self.headline = headline
+        self.figures = figures
+        self.sample = sample
+        self.blame = blame
+
+    def lines(self) -> list[str]:
+        """What, how far, whose fault, and what to do, each once."""
+        # Where the difference is its own explanation, there is nothing more to say.
+        blame = None if self.blame is None or self.blame.detail == self.what else self.blame
+        named = self.where is None or (blame is not None and blame.where == self.where)
+        head = self.headline if named else f"{self.where}: {self.headline}"
+        found = [f"{head} ({self.sample})" if self.sample else head, self.figures]
+        found += [] if blame is None else [f"at fault: {blame}"]
+        return [line for line in (*found, self.remedy or "") if line]
 
 
 class GradientError(VerificationError):

@@ -233,7 +233,12 @@ def check_regions(
             errors.append(error)
     if errors:
         first = errors[0]
-        more = f"; {len(errors) - 1} more of the model's placeholders are wrong" if len(errors) > 1 else ""
+        others = len(errors) - 1
+        more = (
+            f"; {others} more of the model's placeholders {'are' if others > 1 else 'is'} wrong"
+            if others
+            else ""
+        )
         raise GradientError(first.what + more, where=first.where, remedy=first.remedy)
     return found
 

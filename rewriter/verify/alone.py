@@ -140,7 +140,9 @@ class AloneProver:
             found = session.run(made.feeds)
         except Refused as error:
             raise MismatchError(
-                f"{error.what}; PyTorch accepts them ({made.describe()})",
+                "the decomposition refuses what PyTorch accepts",
+                figures=error.what,
+                sample=made.describe(),
                 where=region.where,
                 remedy=f"correct the decomposition '{region.decomposition}' of pass '{pass_name}'",
             ) from error
@@ -158,7 +160,9 @@ class AloneProver:
 
 def mismatch(region: Region, problem: str, sample: str) -> MismatchError:
     return MismatchError(
-        f"differs from PyTorch: {problem} ({sample})",
+        "differs from PyTorch",
+        figures=problem,
+        sample=sample,
         where=region.where,
         remedy=f"correct the decomposition '{region.decomposition}' of pass '{region.placeholder.pass_name()}' or its "
         "reference; nothing was delivered",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,12 @@ class Blame:
         text = f"the {self.stage}"
         if self.where is not None:
             text += f", first at {self.where}"
-        return f"{text}: {self.detail}" if self.detail else text
+        return f"{text}: {_without_figures(self.detail)}" if self.detail else text
+
+
+def _without_figures(detail: str) -> str:
+    """``detail`` with how many elements differ, and not how far: the report has it, and a message its own figures."""
+    return re.sub(r"(beyond tolerance): max\|a-b\|[^;]*", r"\1", detail)
 
 
 def told(name: str, problem: str | None) -> str:

@@ -102,12 +102,13 @@ class Delivered:
         try:
             found = self._session.run(sample.feeds, list(self._names.values()))
         except Refused as error:
-            refusal = MismatchError(
-                f"the model to be delivered refuses what the rewritten one accepts ({sample.describe()}): {error.what}",
+            raise MismatchError(
+                "the model to be delivered refuses what the rewritten one accepts",
+                figures=error.what,
+                sample=sample.describe(),
+                blame=self._refusing(sample.feeds, error),
                 remedy=_REMEDY,
-            )
-            refusal.blame = self._refusing(sample.feeds, error)
-            raise refusal from error
+            ) from error
         wanted = {self._names[label]: want for label, want in expected.items()}
         noted = {self._names[label]: checked for label, checked in into.items()}
         problems = self.judgement.outputs(found, wanted, noted)
@@ -134,13 +135,13 @@ class Delivered:
             )
             spoilt = self.optimised if unoptimised is None else self.simplified
             blame = spoilt(sample.feeds, name, sample.sizes)
-            first = "" if blame.where is None else f"; first at {blame.where}: {blame.detail}"
-            mismatch = MismatchError(
-                f"{cause} changed {label}: {problem} ({sample.describe()}){first}",
+            raise MismatchError(
+                f"{cause} changed {label}",
+                figures=problem,
+                sample=sample.describe(),
+                blame=blame,
                 remedy=_OPTIMISER if unoptimised is None else _REMEDY,
             )
-            mismatch.blame = blame
-            raise mismatch
 
     # --- who is to blame --------------------------------------------------------------------------------------
 

@@ -159,8 +159,11 @@ class InPlace:
         if wrong:
             first = wrong[0]
             if len(wrong) > 1:
+                others = len(wrong) - 1
                 first = MismatchError(
-                    f"{first.what}; so do {len(wrong) - 1} further regions",
+                    f"{first.headline}, as {others} more replaced operator{'s do' if others > 1 else ' does'}",
+                    figures=first.figures,
+                    sample=first.sample,
                     where=first.where,
                     remedy=first.remedy,
                 )
@@ -249,7 +252,9 @@ class InPlace:
                 after.run(sample.feeds, wanted)
             except Refused as found:
                 raise MismatchError(
-                    f"{found.what}; PyTorch accepts them ({sample.describe()})",
+                    "the decomposition refuses what PyTorch accepts",
+                    figures=found.what,
+                    sample=sample.describe(),
                     where=region.where,
                     remedy=f"correct the decomposition '{region.decomposition}' of pass "
                     f"'{region.placeholder.pass_name()}'; nothing was delivered",

@@ -122,7 +122,9 @@ class Prober:
         problem = self._check(region, actual, expected, feeds)
         if problem is not None and self._is_confirmed(region, feeds, actual, expected):
             raise MismatchError(
-                f"differs from PyTorch: {problem} ({what})",
+                "differs from PyTorch",
+                figures=problem,
+                sample=what,
                 where=region.where,
                 remedy=f"correct the decomposition '{region.decomposition}' of pass "
                 f"'{region.placeholder.pass_name()}' or its reference; where the model never holds such values, verify "

@@ -308,7 +308,9 @@ class _Run:
             if problem is not None:
                 raise MismatchError(
                     f"output '{name}' is not what the model computes with the bodies of its functions in the places of "
-                    f"their calls: {problem} ({sample.describe()})",
+                    "their calls",
+                    figures=problem,
+                    sample=sample.describe(),
                     remedy="report this as a fault; nothing was delivered",
                 )
 

@@ -199,26 +199,29 @@ class Whole:
         self, sample: Sample, expected: Mapping[str, Data], problems: Mapping[str, str]
     ) -> MismatchError:
         name, problem = next(iter(problems.items()))
-        more = f"; so do {len(problems) - 1} further outputs" if len(problems) > 1 else ""
+        others = len(problems) - 1
+        more = f", as {others} more output{'s do' if others > 1 else ' does'}" if others else ""
         blame = self._culprit.find(sample, expected, list(self._checked))
-        error = MismatchError(
-            f"output '{name}' differs from {self._oracle.name}: {problem} ({sample.describe()}){more}; {blame}",
+        return MismatchError(
+            f"output '{name}' differs from {self._oracle.name}{more}",
+            figures=problem,
+            sample=sample.describe(),
+            blame=blame,
             where=blame.where,
             remedy=self._culprit.remedy(blame),
         )
-        error.blame = blame
-        return error
 
     def _refused(self, sample: Sample, expected: Mapping[str, Data], refusal: Refused) -> MismatchError:
         blame = self._culprit.find(sample, expected, list(self._checked))
         accepts = "was recorded from PyTorch" if self._oracle.recorded else "PyTorch takes"
-        error = MismatchError(
-            f"the file refuses what {accepts} ({sample.describe()}): {refusal.what}; {blame}",
+        return MismatchError(
+            f"the file refuses what {accepts}",
+            figures=refusal.what,
+            sample=sample.describe(),
+            blame=blame,
             where=blame.where,
             remedy=f"{self._culprit.remedy(blame)}; --dim says which sizes it is meant for",
         )
-        error.blame = blame
-        return error
 
 
 def _holds(model: ModelProto, operators: frozenset[str]) -> bool:
