@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from torch.onnx._internal.exporter import _flags
 from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 
 class Exporter(Enum):
@@ -44,6 +45,17 @@ def running_exporter(arguments: Iterable[Any]) -> Exporter | None:
 def is_tracing() -> bool:
     """Whether ``torch.jit.trace`` runs on this thread, for ONNX or anything else."""
     return bool(torch._C._is_tracing())
+
+
+@contextmanager
+def untraced() -> Iterator[None]:
+    """What is read of tensors here is no part of the trace: sizes are plain ints, not tensors of the traced model."""
+    state = torch._C._get_tracing_state()
+    torch._C._set_tracing_state(None)  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        torch._C._set_tracing_state(state)  # type: ignore[attr-defined]
 
 
 def is_captured(arguments: Iterable[Any]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from rewriter.torch.exporters import is_tracing, untraced
 from rewriter.torch.legacy import emit_legacy
 from rewriter.torch.results import flatten, form
 
@@ -34,7 +35,11 @@ class Spec:
     """Shape and dtype of a tensor, without the tensor."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
-        self.shape = tuple(int(size) for size in tensor.shape)
+        if is_tracing():
+            with untraced():
+                self.shape = tuple(tensor.shape)
+        else:
+            self.shape = tuple(int(size) for size in tensor.shape)
         self.dtype = tensor.dtype
 
 
@@ -67,7 +72,15 @@ class Application:
     def arguments(self, tensors: Sequence[torch.Tensor]) -> dict[str, Any]:
         """The function's arguments, ``tensors`` being the inputs that are given."""
         given = zip(self.names, tensors, strict=True)
-        return {**self.plain, **{n: t.tolist() if n in self.numbers else t for n, t in given}}
+        return {**self.plain, **{n: _number(t) if n in self.numbers else t for n, t in given}}
+
+
+def _number(tensor: torch.Tensor) -> Any:
+    """The value of a number that is a tensor in the traced model only: the function takes it as Python does."""
+    if not is_tracing():
+        return tensor.tolist()
+    with untraced():
+        return tensor.tolist()
 
 
 def apply_function(operator: PlaceholderFunction, call: Call) -> Any:

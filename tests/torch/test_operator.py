@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import gc
 import pickle
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -408,6 +410,18 @@ class TestShapes:
         model = exports.legacy(Net(lambda x: tiled(x) * 2), (torch.randn(2, 3),))
         (dim,) = dims_of(model.graph.output[0])
         assert isinstance(dim, str)
+
+    def test_legacy_warns_of_nothing_that_the_user_wrote_no_line_for(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Sizes that are read of a traced tensor are tensors of the trace, and an int of one is a warning."""
+        monkeypatch.setattr(exports, "quiet", contextlib.nullcontext)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            warnings.simplefilter("error", torch.jit.TracerWarning)
+            model = exports.legacy(Net(lambda x: roll(x, 1, 2) * x.shape[0]), (torch.randn(2, 4, 6),))
+        assert dims_of(model.graph.output[0])[1:] == [4, 6]
+        assert "Shape" in {node.op_type for node in model.graph.node}  # tracing went on
 
     def test_legacy_keeps_the_rank_where_the_function_needs_values(self) -> None:
         @placeholder("com.example::Python")
