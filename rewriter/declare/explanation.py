@@ -110,11 +110,7 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
     if "against" not in proof:
         return [("unverified", str(proof.get("reason", "no reason is given")))]
     lines = [(verdict, f"against {listed(_list(proof['against']))}")]
-    sizes = "; ".join(
-        ", ".join(f"{name}={size}" for name, size in sample.items())
-        for sample in _dicts(proof.get("sizes"))
-        if sample
-    )
+    sizes = _sizes_text(proof.get("sizes"))
     seed = f", seed {proof.get('seed')}" if proof.get("inputs") == "drawn" else ""
     lines.append(
         (
@@ -122,6 +118,11 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
             f"on {proof.get('samples')} {proof.get('inputs')} inputs{seed}{f': {sizes}' if sizes else ''}",
         )
     )
+    whole = _dict(proof.get("whole_model"))
+    if whole:
+        sizes = _sizes_text(whole.get("sizes"))
+        where = f": {sizes}" if sizes else ""
+        lines.append((verdict, f"compared with the whole model on {whole.get('samples')} samples{where}"))
     lines.append((verdict, f"{proof.get('proved')} replaced operators compared with PyTorch"))
     lines += [
         (verdict, f"tolerance of {what}: {tolerance}")
@@ -148,6 +149,12 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [("unproved", str(where)) for where in _list(proof.get("unproved"))]
     lines += [("note", f"{operator} was cut out: nothing ran it") for operator in _list(proof.get("cut_out"))]
     return lines
+
+
+def _sizes_text(samples: Any) -> str:
+    return "; ".join(
+        ", ".join(f"{name}={size}" for name, size in sample.items()) for sample in _dicts(samples) if sample
+    )
 
 
 def _list(value: Any) -> list[Any]:

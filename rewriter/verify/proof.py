@@ -249,6 +249,7 @@ class Proof:
             "inputs": self.inputs,
             "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes],
             "tolerances": dict(sorted(tolerances.items())),
+            **({} if self.whole is None else {"whole_model": self.whole.to_manifest()}),
             **({"judged": dict(sorted(judged.items()))} if judged else {}),
             "proved": sum(result.is_proved and result.how != "never runs" for result in self.regions),
             "unproved": [str(result.where) for result in self.regions if not result.is_proved],

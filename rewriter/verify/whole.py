@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 #: Sizes that every open dim is tried at besides those drawn.
 _EDGES = (1, 0)
-#: onnxruntime's kernels of these end the process when a batch or a sequence is empty.
-_ABORT_WHEN_EMPTY = frozenset({"GRU", "LSTM", "RNN"})
+#: onnxruntime's kernels of these end the process when a dim is 0.
+_ABORT_WHEN_EMPTY = frozenset({"Einsum", "GRU", "LSTM", "RNN"})
 
 _REMEDY = "nothing was delivered"
 
@@ -44,7 +44,7 @@ class Skipped:
     reason: str
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
+        sizes = _sizes_text(self.sizes) or "a sample"
         return f"not compared at {sizes}: {f'{self.by} refuses: ' if self.by else ''}{self.reason}"
 
 
@@ -78,6 +78,10 @@ class WholeResult:
             "left_out": list(self.left_out),
         }
 
+    def to_manifest(self) -> dict[str, Any]:
+        """What does not depend on the machine."""
+        return {"samples": self.samples, "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes]}
+
 
 class Whole:
     """One delivered model and the oracle that it is held against."""
@@ -89,6 +93,7 @@ class Whole:
         self._inputs = inputs
         self._held = held
         self._culprit = culprit
+        self._models = (cut.model, held.model)
         self.result = WholeResult(oracle.kind, oracle.name)
         names = [output.name for output in cut.model.graph.output]
         graph = Parting(cut.model, agree)
@@ -111,7 +116,7 @@ class Whole:
         """Compare on the samples that the model ``accepted``, then at sizes 1 and 0 of every open dim.
 
         MismatchError where an output differs, or the file refuses what PyTorch takes; CannotVerifyError where PyTorch
-        takes nothing.
+        takes nothing, or not what the user named: sizes or inputs.
         """
         if self._oracle.recorded:
             for index, item in enumerate(self._oracle.recorded):
@@ -119,39 +124,58 @@ class Whole:
                 self._one(Sample(item.feeds, sizes, index, 0, False, item.label))
             return
         compared = [sample for first in accepted if (sample := self._drawn(first)) is not None]
+        for refusal in self.result.skipped:
+            self._check_asked(refusal)
         if not compared:
             last = self.result.skipped[-1]
             raise CannotVerifyError(
                 f"PyTorch refuses every input that the file takes: {last.reason}",
                 remedy=self._inputs.remedy(),
             )
-        self.result.skipped.clear()  # others were found in their place
         if self._inputs.given is None:
             self._edges(compared[0], len(accepted))
 
     def _drawn(self, sample: Sample) -> Sample | None:
         """``sample``, or another in its place that PyTorch takes as well; None where it takes none."""
+        before = len(self.result.skipped)
         if self._one(sample):
             return sample
         for attempt in range(self._inputs.attempts):
             other = None if attempt == sample.attempt else self._inputs.draw(sample.index, attempt)
             if other is not None and self._one(other, lenient=True):
+                del self.result.skipped[before:]  # another was found in its place
                 return other
+        del self.result.skipped[before + 1 :]
         return None
+
+    def _check_asked(self, refusal: Skipped) -> None:
+        """CannotVerifyError where what was refused is what the user named (sizes or inputs), in vain."""
+        named = {
+            name: refusal.sizes[name] for name in self._inputs.sizes.fixed if name in refusal.sizes
+        }.items()
+        given = self._inputs.given is not None
+        if not (named or given) or any(named <= sizes.items() for sizes in self.result.sizes):
+            return
+        asked = " ".join(f"--dim {name}={size}" for name, size in named) or "the inputs that were given"
+        raise CannotVerifyError(
+            f"{refusal.by} refuses {asked} ({_sizes_text(refusal.sizes) or 'no size is open'}): {refusal.reason}",
+            remedy=f"give inputs that {self._oracle.name} takes"
+            if given
+            else f"name sizes that {self._oracle.name} takes, or give one that was exported for these",
+        )
 
     def _edges(self, base: Sample, index: int) -> None:
         """Each open dim at 1 and at 0, the others as in ``base``."""
-        empty = [size for size in _EDGES if size or not _holds(self._held.model, _ABORT_WHEN_EMPTY)]
+        deadly = sorted(set().union(*(_held_of(model, _ABORT_WHEN_EMPTY) for model in self._models)))
         for name in self._inputs.sizes.names:
             if name in self._inputs.sizes.fixed:
                 continue
             for size in _EDGES:
                 if any(sizes.get(name) == size for sizes in self.result.sizes):
                     continue
-                if size not in empty:
-                    self.result.skipped.append(
-                        Skipped({name: size}, "", "onnxruntime's recurrent kernels end the process")
-                    )
+                if size == 0 and deadly:
+                    why = f"onnxruntime's kernel of {', '.join(deadly)} ends the process"
+                    self.result.skipped.append(Skipped({name: size}, "", why))
                     continue
                 self._edge(base, index, {**base.sizes, name: size}, lenient=size == 0)
                 index += 1
@@ -165,7 +189,10 @@ class Whole:
             except CannotVerifyError as error:
                 self.result.skipped.append(Skipped(sizes, "", error.what))
                 continue
-            if sample is None or self._one(sample, lenient=lenient):
+            if sample is None:
+                self.result.skipped.append(Skipped(sizes, "", "the sizes of the inputs do not fit together"))
+                return
+            if self._one(sample, lenient=lenient):
                 del self.result.skipped[before:]
                 return
         del self.result.skipped[before + 1 :]
@@ -224,8 +251,11 @@ class Whole:
         )
 
 
-def _holds(model: ModelProto, operators: frozenset[str]) -> bool:
+def _held_of(model: ModelProto, operators: frozenset[str]) -> set[str]:
+    """Those of ``operators`` that the model holds, in bodies and functions too."""
     scopes = [main_scope(model), *map(function_scope, model.functions)]
-    return any(
-        node.op_type in operators for root in scopes for scope in root.walk() for node in scope.graph.node
-    )
+    return {node.op_type for root in scopes for scope in root.walk() for node in scope.graph.node} & operators
+
+
+def _sizes_text(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
