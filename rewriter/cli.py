@@ -67,7 +67,10 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     help="The library that runs the kept operators of a domain.",
 )
 @click.option(
-    "--strict", is_flag=True, help="A named pass that matches nothing, a runtime that does not agree: errors."
+    "--strict",
+    is_flag=True,
+    help="Treat as errors: a named pass that matches nothing, a runtime (--runtimes) that does not agree; at an "
+    "inspection, a placeholder without a pass.",
 )
 @click.option(
     "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
@@ -86,17 +89,25 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--simplify-timeout",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Limit of the simplifier's process.",
+    help="Limit of the simplifier's process. [default: 300]",
 )
 @click.option(
-    "--simplify-memory", type=Bytes(), metavar="SIZE", help="Limit of the simplifier's process, such as 4G."
+    "--simplify-memory",
+    type=Bytes(),
+    metavar="SIZE",
+    help="Limit of the simplifier's process, such as 512M or 8G. [default: 4G]",
 )
 @click.option("--strip-debug", is_flag=True, help="Drop the exporter's stack traces and module paths.")
 @click.option("--no-verify", is_flag=True, help="Do not compare with PyTorch; the stamp says so.")
 @click.option(
-    "--samples", type=click.IntRange(min=1), metavar="N", help="How many drawn inputs to verify with."
+    "--samples",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many drawn inputs to verify with. [default: 2]",
 )
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the drawn inputs.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Seed of the drawn inputs. [default: 0]"
+)
 @click.option(
     "--inputs", type=_FILE, metavar="FILE.npz", help="Verify with these inputs instead of drawn ones."
 )
@@ -142,8 +153,7 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
 @click.option(
     "--operators",
     metavar="LIST",
-    help="Python files and import paths that define the operators (@rewriter.torch.placeholder) the model was trained "
-    "with, separated by commas, for --check-gradients.",
+    help="For --check-gradients: files and import paths of the operators (@placeholder) that the model trained with.",
 )
 @click.option(
     "--runtimes",

@@ -48,6 +48,10 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         if runtime["status"] == "agrees"
     ]
     lines += [(label, f"    {text}") for text in _gradients(proof.get("gradients") or ())]
+    asked = [
+        f"{name} {value:g}" for name, value in (proof.get("thresholds") or {}).items() if value is not None
+    ]
+    lines += [("thresholds", f"{', '.join(asked)}, as asked")] if asked else []
     lines += [("note", note) for note in proof["notes"]]
     lines += [("warning", warning) for warning in proof["warnings"]]
     return lines

@@ -124,3 +124,19 @@ def test_every_option_is_shown_in_one_section() -> None:
     text = command.get_help(Context(command))
     assert all(f"{title}:" in text for title in SECTIONS)
     assert "Others" not in text
+
+
+def test_help_tells_the_defaults_that_hold() -> None:
+    from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
+    from rewriter.verify import VerifyOptions
+
+    told = {}
+    for option in command.params:
+        if isinstance(option, Option) and "[default: " in (option.help or ""):
+            told[option.name] = str(option.help).partition("[default: ")[2].rstrip("]")
+    assert Bytes().convert(told.pop("simplify_memory"), None, None) == DEFAULT_MEMORY
+    assert {name: float(value) for name, value in told.items()} == {
+        "samples": VerifyOptions.samples,
+        "seed": VerifyOptions.seed,
+        "simplify_timeout": DEFAULT_TIMEOUT,
+    }

@@ -84,6 +84,14 @@ def test_command_prints_each_on_its_line(tmp_path: Path, capsys: pytest.CaptureF
     assert remedy.startswith("  correct the decomposition 'decompose' of pass 'shift'")
 
 
+def test_thresholds_of_ones_own_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = shifts(1, tmp_path)
+    assert run([*arguments, "--atol", "1.5"]) == 0
+    assert "thresholds  atol 1.5, as asked" in capsys.readouterr().out.splitlines()
+    assert run([*arguments, "--atol", "2", "--rtol", "1e-3"]) == 0
+    assert "thresholds  atol 2, rtol 0.001, as asked" in capsys.readouterr().out.splitlines()
+
+
 def test_further_ones_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(shifts(2, tmp_path)) == 1
     assert "differs from PyTorch, as 1 more replaced operator does (sample 0)" in capsys.readouterr().err
