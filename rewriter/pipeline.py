@@ -17,6 +17,7 @@ from rewriter.digest import digest
 from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError, VerificationError
 from rewriter.graph.interface import renamed_outputs
 from rewriter.graph.survey import Keep
+from rewriter.inputs.early import check_asked
 from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
 from rewriter.placeholder.registry import Selection
@@ -27,7 +28,7 @@ from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
 from rewriter.strip import strip_debug as strip
-from rewriter.verify.options import VerifyOptions
+from rewriter.verify.options import VerifyOptions, check_verified
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -60,8 +61,8 @@ def rewrite(
     simplify_memory: int = DEFAULT_MEMORY,
     strip_debug: bool = False,
     verify: bool = True,
-    samples: int = VerifyOptions.samples,
-    seed: int = VerifyOptions.seed,
+    samples: int | None = None,
+    seed: int | None = None,
     inputs: PathLike | Mapping[str, Any] | None = None,
     input_ranges: Mapping[str, tuple[float, float]] | None = None,
     dims: Mapping[str, int | Iterable[int]] | None = None,
@@ -119,21 +120,24 @@ def rewrite(
                 remedy="leave out either",
             )
         elsewhere = parse_runtimes(runtimes)
-        if elsewhere and not verify:
-            raise UsageError(
-                "--runtimes compares with what is verified, and --no-verify computes nothing",
-                remedy="leave out either",
+        if not verify:
+            check_verified(
+                {
+                    "--samples": samples is not None,
+                    "--seed": seed is not None,
+                    "--inputs": inputs is not None,
+                    "--input-range": bool(input_ranges),
+                    "--dim": bool(dims),
+                    "--atol": atol is not None,
+                    "--rtol": rtol is not None,
+                    "--compare": compare is not None,
+                    "--against": against is not None,
+                    "--allow-unproved": allow_unproved,
+                    "--runtimes": bool(elsewhere),
+                    "--check-gradients": check_gradients,
+                }
             )
-        if against is not None and not verify:
-            raise UsageError(
-                "--against compares, and --no-verify compares nothing", remedy="leave out either"
-            )
-        if not verify and not (atol is rtol is None and compare is None):
-            raise UsageError(
-                "--atol, --rtol and --compare say when values agree, and --no-verify compares nothing",
-                remedy="leave out either",
-            )
-        trained_with = _trained_with(operators, check_gradients, verify)
+        trained_with = _trained_with(operators, check_gradients)
         selection = Selection.load(passes, bind)
         libraries = Libraries.read(library or {})
         run = _Run(
@@ -143,8 +147,8 @@ def rewrite(
             Keep.parse(keep),
             libraries,
             VerifyOptions(
-                samples,
-                seed,
+                VerifyOptions.samples if samples is None else samples,
+                VerifyOptions.seed if seed is None else seed,
                 inputs if inputs is None or isinstance(inputs, Mapping) else Path(inputs),
                 dict(input_ranges or {}),
                 {
@@ -188,17 +192,12 @@ def rewrite(
 
 
 def _trained_with(
-    operators: str | Iterable[str | PlaceholderFunction], check: bool, verify: bool
+    operators: str | Iterable[str | PlaceholderFunction], check: bool
 ) -> tuple[PlaceholderFunction, ...]:
     """The operators whose gradients are checked; UsageError where nothing would check them."""
     items = operators.split(",") if isinstance(operators, str) else list(operators)
     wanted = [item.strip() if isinstance(item, str) else item for item in items]
     wanted = [item for item in wanted if item != ""]
-    if check and not verify:
-        raise UsageError(
-            "--check-gradients is a part of the verification, which --no-verify leaves out",
-            remedy="leave out either",
-        )
     if wanted and not check:
         raise UsageError(
             "--operators says whose gradients to check, and none are checked", remedy="add --check-gradients"
@@ -238,6 +237,9 @@ class _Run:
         self.report.versions["onnx"] = importlib.metadata.version("onnx")
         self.options.judgement.check([output.name for output in file.model.graph.output])
         earlier = manifests.read_valid(file.model, file)
+        if self.verify:
+            kept = keeping(self.keep, earlier).operators
+            self.options = check_asked(file.model, self.options, keeps=bool(kept))
         if self.details:
             from rewriter.page.details import Details
 

@@ -7,13 +7,14 @@ Exporters also write expressions (``past_length + 1``), whose value follows from
 from __future__ import annotations
 
 import ast
+import difflib
 import operator
 from typing import TYPE_CHECKING
 
 from rewriter.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rewriter.types import Dim, TensorType
 
@@ -37,6 +38,12 @@ _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
 def key_of(owner: str, axis: int, dim: Dim) -> int | str:
     """A size, or the name under which it is drawn."""
     return f"{owner}.{axis}" if dim is None else dim
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``"did you mean 'batch'? "``, or nothing where no name of ``known`` is alike."""
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"did you mean '{near[0]}'? " if near else ""
 
 
 def evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
@@ -102,7 +109,8 @@ class Sizes:
             if name not in self.names:
                 known = ", ".join(self.names) or "none: every size is fixed"
                 raise UsageError(
-                    f"--dim {name}: no input has a dim of that name", remedy=f"the open dims are: {known}"
+                    f"--dim {name}: no input has a dim of that name",
+                    remedy=f"{did_you_mean(name, self.names)}the open dims are: {known}",
                 )
             if not values or any(value < 0 for value in values):
                 raise UsageError(

@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
 from rewriter.execution.cut import CUT
-from rewriter.inputs.dims import ATTEMPTS, Sizes, key_of
+from rewriter.inputs.dims import ATTEMPTS, Sizes, did_you_mean, key_of
 from rewriter.inputs.examples import drawn_as
 from rewriter.inputs.given import check_given, load_given
 from rewriter.inputs.ranges import Range, indexed_ranges
@@ -249,7 +249,7 @@ def inputs_of(
         check_given(
             given, kinds, required, optional={v.name for v in model.graph.input} - set(required) - own
         )
-    _check_ranges(options, kinds)
+    check_ranges(options.input_ranges, kinds)
     integers = [name for name, kind in kinds.items() if kind.dtype in INTEGERS]
     ranges = indexed_ranges(model, integers, types, constants) if integers else {}
     return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given, examples)
@@ -305,12 +305,13 @@ def _mask(rng: np.random.Generator, dtype: int, shape: tuple[int, ...]) -> Array
     return np.asarray(values).astype(helper.tensor_dtype_to_np_dtype(dtype))
 
 
-def _check_ranges(options: VerifyOptions, kinds: Mapping[str, TensorType]) -> None:
-    for name, (low, high) in options.input_ranges.items():
+def check_ranges(ranges: Mapping[str, tuple[float, float]], kinds: Mapping[str, TensorType]) -> None:
+    """UsageError where a range is asked for what is no input of ``kinds``, or holds no value of its dtype."""
+    for name, (low, high) in ranges.items():
         if name not in kinds:
             raise UsageError(
                 f"--input-range {name}: the model has no input of that name",
-                remedy=f"its inputs are: {', '.join(kinds) or 'none'}",
+                remedy=f"{did_you_mean(name, kinds)}its inputs are: {', '.join(kinds) or 'none'}",
             )
         dtype = kinds[name].dtype
         if not np.isfinite(float(high) - float(low)):

@@ -65,3 +65,14 @@ class VerifyOptions:
     def judgement(self) -> Judgement:
         """When values agree."""
         return self._judgement  # type: ignore[attr-defined,no-any-return]
+
+
+def check_verified(asked: Mapping[str, bool]) -> None:
+    """UsageError where a flag of ``asked`` was given, and nothing is verified: it would say nothing."""
+    flags = [flag for flag, given in asked.items() if given]
+    if flags:
+        named = " and ".join([", ".join(flags[:-1]), flags[-1]]) if len(flags) > 1 else flags[0]
+        raise UsageError(
+            f"{named}: {'they say' if len(flags) > 1 else 'it says'} how to verify, and --no-verify compares nothing",
+            remedy="leave out either",
+        )
