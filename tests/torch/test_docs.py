@@ -25,6 +25,7 @@ FILES = {
     "shift.onnx": ("com.example::Roll", "roll"),
     "rolled.onnx": ("com.example::Roll", "roll"),
     "through.onnx": ("org.pytorch.aten::cummax", None),
+    "other.onnx": ("mylib::shift_op", None),
 }
 
 
@@ -56,3 +57,10 @@ def test_the_files_hold_the_placeholders(folder: Path, file: str) -> None:
         report = rewriter.rewrite(folder / file, passes=[by])
         assert report.outcome == "verified"
         assert [item.by for item in report.replaced] == [by]
+
+
+def test_the_rule_of_the_page_binds(folder: Path) -> None:
+    (rule,) = re.findall(r'other.onnx out.onnx --bind "(.*)"', PAGE.read_text())
+    report = rewriter.rewrite(folder / "other.onnx", bind=[rule])
+    assert report.outcome == "verified"
+    assert [item.by for item in report.replaced] == ["roll"]
