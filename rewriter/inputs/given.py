@@ -10,6 +10,7 @@ import numpy as np
 from onnx import helper
 
 from rewriter.errors import UsageError
+from rewriter.execution.values import is_native
 from rewriter.inputs.dims import key_of
 from rewriter.types import TensorType, dtype_name
 
@@ -80,14 +81,24 @@ def fit_dtype(name: str, array: Array, kind: TensorType, label: str, wanted: str
     expected = helper.tensor_dtype_to_np_dtype(kind.dtype)
     if expected.kind == "O" and array.dtype.kind in "SUO":
         return array.astype(object)
-    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == expected.itemsize:
+    if (
+        array.dtype.kind == "V"
+        and array.dtype.names is None
+        and array.dtype.itemsize == expected.itemsize
+        and not is_native(kind.dtype)  # numpy would have saved it as what it is
+    ):
         return array.view(expected)  # what numpy.savez makes of ml_dtypes' formats
     if array.dtype != expected:
         raise UsageError(
-            f"{label}: '{name}' is {array.dtype}, {wanted}",
+            f"{label}: '{name}' is {_dtype_text(array)}, {wanted}",
             remedy=f"save it as {dtype_name(kind.dtype)}",
         )
     return array
+
+
+def _dtype_text(array: Array) -> str:
+    unknown = array.dtype.kind == "V" and array.dtype.names is None
+    return "of a type that numpy saves without its name (bfloat16, float8)" if unknown else str(array.dtype)
 
 
 def _fit_shape(

@@ -70,8 +70,12 @@ class Comparison:
         if self.function is not None:
             try:
                 problem = self.function(tuple(a), tuple(b))
-            except Exception as error:  # noqa: BLE001  (anybody's code)
-                problem = f"its comparison raised {type(error).__name__}: {error}"
+            except Exception as error:
+                names = ", ".join(self.outputs)
+                raise UsageError(
+                    f"the function that compares '{names}' raises {type(error).__name__}: {error}",
+                    remedy="correct it: it takes two tuples of arrays, and returns None or what is wrong",
+                ) from error
             return dict(zip(self.outputs, a, strict=True)), None if problem is None else str(problem)
         if self.how == "detections":
             settled, problem = pair_rows(a, b, allowed)
