@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.against.oracle import Interface, OracleRefused, Recorded, names_text
 from rewriter.against.program import ProgramRun
 from rewriter.against.running import call, device_of, first_line, silent
-from rewriter.against.values import by_output, same_names, to_argument
+from rewriter.against.values import by_output, check_types, same_names, to_argument
 from rewriter.errors import UsageError
 from rewriter.execution.reference import require_torch
 from rewriter.types import dtype_name
@@ -57,6 +57,7 @@ class Exported:
     def __init__(self, program: Any, name: str, interface: Interface) -> None:
         self.name = name
         self._interface = interface
+        check_types(interface, name)
         self._program = program
         self._module = program.module()
         self._tree = program.call_spec.in_spec

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rewriter.against.archive import Exported
-from rewriter.against.oracle import Interface, Oracle, Recorded, names_text
+from rewriter.against.binding import bindings
+from rewriter.against.oracle import Interface, Oracle, OracleRefused, Recorded, names_text
 from rewriter.against.program import ProgramRun
 from rewriter.against.running import call, device_of, first_line, silent, unchanged
-from rewriter.against.values import by_output, to_argument
-from rewriter.errors import UsageError
+from rewriter.against.values import by_output, check_types, to_argument
+from rewriter.errors import RewriteError, UsageError
 from rewriter.execution.reference import require_torch
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from rewriter.execution.values import Data
     from rewriter.inputs.draw import Sample
 
+#: What PyTorch raises where an argument is of another kind than it is meant to be.
+_MISUSE = (TypeError, AttributeError, KeyError, IndexError)
 _ARCHIVE = "save it as an archive (torch.export.save), whose inputs are flat, and give that"
 
 
@@ -92,29 +94,48 @@ class Eager:
     """A module, called with the graph's inputs in evaluation mode."""
 
     kind = "PyTorch module"
-    assumed = ""
     recorded: Sequence[Recorded] = ()
 
     def __init__(self, module: Any, name: str, interface: Interface) -> None:
         self.name = name
         self._module = module
         self._interface = interface
-        self._signature = _signature(module)
-        self._arguments(
-            {name: name for name in interface.inputs}
-        )  # what does not fit is said before any work
+        check_types(interface, name)  # what does not fit is said before any work
+        signature, inputs = _signature(module), list(interface.inputs)
+        try:
+            #: The ways that the inputs may be meant: a call takes the first that works, which is kept.
+            self._bindings = bindings(signature, inputs)
+        except TypeError as error:
+            raise UsageError(
+                f"--against {name}: forward({', '.join(signature.parameters)}) does not take the graph's inputs "
+                f"{names_text(inputs)}: {error}",
+                remedy=f"name the very module that was exported; where its inputs are nested, {_ARCHIVE}",
+            ) from error
+        self.assumed = self._bindings[0].assumed
 
     def __call__(self, sample: Sample) -> Mapping[str, Data]:
         """The graph's outputs by name; OracleRefused where the module raises."""
-        args, kwargs = self._bound(sample)
-        with _current_folder():
-            return by_output(call(self._module, args, kwargs), self._interface, self.name)
+        first: RewriteError | None = None
+        for binding in self._bindings:
+            args, kwargs = binding.fill(self._values(sample))
+            try:
+                with _current_folder():
+                    found = by_output(call(self._module, args, kwargs), self._interface, self.name)
+            except (OracleRefused, UsageError) as error:
+                first = first or error
+                if isinstance(error.__cause__, _MISUSE) or isinstance(error, UsageError):
+                    continue  # a tuple or dict where a tensor is meant, or the other way round
+                break
+            self._bindings, self.assumed = [binding], binding.assumed
+            return found
+        assert first is not None
+        raise first
 
     def inner(self, sample: Sample) -> Inner | None:
         """The values of the module's operators, as ``torch.export`` sees them; None where it cannot export it."""
         import torch
 
-        args, kwargs = self._bound(sample)
+        args, kwargs = self._bindings[0].fill(self._values(sample))
         try:
             with _current_folder(), silent(), unchanged(self._module, evaluate=True):
                 program = torch.export.export(self._module, tuple(args), dict(kwargs), strict=False)
@@ -123,39 +144,9 @@ class Eager:
         except Exception:  # noqa: BLE001  (no export is no fault: there is only less to tell)
             return None
 
-    def _bound(self, sample: Sample) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    def _values(self, sample: Sample) -> dict[str, Any]:
         device = device_of(self._module)
-        return self._arguments(
-            {name: to_argument(sample.feeds[name], device) for name in self._interface.inputs}
-        )
-
-    def _arguments(self, values: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """Positional and keyword arguments: by name where the graph's inputs are parameters, else in order.
-
-        An exporter calls the parts of a tuple or dict ``pair_0``, ``pair_1``, ``options_key``: these are put together.
-        """
-        parameters = self._signature.parameters
-        named = {
-            p.name: p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-        }
-        if set(values) <= set(named):
-            args: list[Any] = []
-            kwargs = dict(values)
-        else:
-            grouped = _grouped(values, list(named))
-            args, kwargs = ([], grouped) if grouped is not None else (list(values.values()), {})
-            if grouped is None:
-                takes, given = ", ".join(parameters), ", ".join(values)
-                self.assumed = f"inputs were taken in order: forward({takes}) got {given} of the graph"
-        try:
-            self._signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise UsageError(
-                f"--against {self.name}: forward({', '.join(parameters)}) does not take the graph's inputs "
-                f"{names_text(list(values))}: {error}",
-                remedy=f"name the very module that was exported; where its inputs are nested, {_ARCHIVE}",
-            ) from error
-        return args, kwargs
+        return {name: to_argument(sample.feeds[name], device) for name in self._interface.inputs}
 
 
 def _signature(module: Any) -> inspect.Signature:
@@ -165,29 +156,6 @@ def _signature(module: Any) -> inspect.Signature:
     except (TypeError, ValueError):  # a scripted module, whose forward is written in C++
         star = inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL)
         return inspect.Signature([star])
-
-
-def _grouped(values: Mapping[str, Any], parameters: Sequence[str]) -> dict[str, Any] | None:
-    """Arguments of which some are tuples or dicts, told by the names of their parts; None where a name fits none."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in parameters:
-            found[name] = value
-            continue
-        owners = [p for p in parameters if name.startswith(f"{p}_")]
-        if not owners:
-            return None
-        owner = max(owners, key=len)
-        parts = found.setdefault(owner, {})
-        if not isinstance(parts, dict):
-            return None
-        parts[name.removeprefix(f"{owner}_")] = value
-    return {
-        name: tuple(parts.values())
-        if isinstance(parts, dict) and all(re.fullmatch(r"\d+", key) for key in parts)
-        else parts
-        for name, parts in found.items()
-    }
 
 
 @contextmanager

@@ -40,12 +40,14 @@ class ProgramRun:
             def run_node(self, n: Any) -> Any:
                 value = super().run_node(n)
                 if n.name in wanted and isinstance(value, torch.Tensor):
-                    found[n.name] = from_torch(value)
+                    found[n.name] = from_torch(value.clone())  # what comes later may write into it
                 return value
 
         with unchanged(self._module, evaluate=False):
             try:
-                Recorder(self._module).run(*self._leaves, enable_io_processing=False)
+                # A program writes into its inputs where the module does: the next question needs them as they were.
+                leaves = [leaf.clone() if isinstance(leaf, torch.Tensor) else leaf for leaf in self._leaves]
+                Recorder(self._module).run(*leaves, enable_io_processing=False)
             except Exception as error:
                 raise OracleRefused(f"{type(error).__name__}: {first_line(error)}") from error
         return found

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import OracleRefused
@@ -39,10 +40,14 @@ def unchanged(module: Any, *, evaluate: bool) -> Iterator[None]:
 
 
 def call(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], *, evaluate: bool = True) -> Any:
-    """What ``module`` gives; OracleRefused with PyTorch's words where it raises."""
+    """What ``module`` gives, in memory of its own; OracleRefused with PyTorch's words where it raises."""
+    import torch
+    from torch.utils import _pytree as pytree
+
     with unchanged(module, evaluate=evaluate):
         try:
-            return module(*args, **kwargs)
+            # A result may be a buffer, or a view of one, which is put back before anybody reads the result.
+            return pytree.tree_map_only(torch.Tensor, torch.clone, module(*args, **kwargs))
         except MemoryError as error:
             raise CannotVerifyError("not enough memory to run the PyTorch model") from error
         except Exception as error:
@@ -66,11 +71,11 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Without what torch logs and warns of: an error says it."""
+    """Without what torch logs, warns of and prints: an error says it."""
     disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
             warnings.simplefilter("ignore")
             yield
     finally:

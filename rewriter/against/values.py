@@ -5,15 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import TensorProto, helper
 
 from rewriter.errors import UsageError
+from rewriter.execution.numbers import is_float
 from rewriter.execution.values import from_torch, to_torch
+from rewriter.types import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onnx import TypeProto
+
     from rewriter.against.oracle import Interface
     from rewriter.execution.values import Data
+    from rewriter.types import TensorType
 
 
 def to_argument(value: Data, device: Any) -> Any:
@@ -25,8 +31,33 @@ def to_argument(value: Data, device: Any) -> Any:
     return to_torch(np.asarray(value)).to(device)
 
 
-def to_data(leaf: Any, label: str) -> Data:
-    """One result of a PyTorch call as a value of the graph; UsageError where a graph has no such values."""
+def check_types(interface: Interface, label: str) -> None:
+    """UsageError where PyTorch has no tensors of what an input that must be given is made of."""
+    for name in interface.inputs:
+        dtype = _element_type(interface.protos[name])
+        try:
+            to_torch(np.empty(0, helper.tensor_dtype_to_np_dtype(dtype)))
+        except KeyError:
+            continue  # no element type is declared
+        except TypeError as error:
+            what = "strings" if dtype == TensorProto.STRING else dtype_name(dtype)
+            raise UsageError(
+                f"--against {label}: the input '{name}' holds {what}, of which PyTorch has no tensors",
+                remedy="record inputs and outputs, and give these (io.npz)",
+            ) from error
+
+
+def _element_type(proto: TypeProto) -> int:
+    while (form := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        proto = getattr(proto, form).elem_type
+    return int(getattr(proto, form).elem_type) if form in ("tensor_type", "sparse_tensor_type") else 0
+
+
+def to_data(leaf: Any, label: str, kind: TensorType | None = None) -> Data:
+    """One result of a PyTorch call as a value of the graph; UsageError where a graph has no such values.
+
+    A number has no element type of its own: it gets that of ``kind``, what the graph declares, where that fits.
+    """
     import torch
 
     if isinstance(leaf, torch.Tensor):
@@ -34,13 +65,21 @@ def to_data(leaf: Any, label: str) -> Data:
     if isinstance(leaf, bool):
         return np.asarray(leaf)
     if isinstance(leaf, (int, torch.SymInt)):
-        return np.asarray(int(leaf), np.int64)
-    if isinstance(leaf, float):
-        return np.asarray(leaf, np.float32)
+        declared = _declared(kind)
+        return np.asarray(int(leaf), declared if declared.kind in "iu" else np.int64)
+    if isinstance(leaf, (float, torch.SymFloat)):
+        declared = _declared(kind)
+        return np.asarray(
+            float(leaf), declared if is_float(declared) and declared.kind != "c" else np.float32
+        )
     raise UsageError(
         f"--against {label} gives a {type(leaf).__name__}, which PyTorch does not take apart into tensors",
         remedy="name a factory whose module returns tensors, or tuples, lists and dicts of them",
     )
+
+
+def _declared(kind: TensorType | None) -> Any:
+    return np.dtype(object) if kind is None else helper.tensor_dtype_to_np_dtype(kind.dtype)
 
 
 def by_output(result: Any, interface: Interface, label: str) -> dict[str, Data]:
@@ -63,7 +102,7 @@ def by_output(result: Any, interface: Interface, label: str) -> dict[str, Data]:
     return {
         name: [to_data(item, label) for item in leaf]
         if isinstance(leaf, (list, tuple))
-        else to_data(leaf, label)
+        else to_data(leaf, label, interface.outputs[name])
         for name, leaf in zip(names, leaves, strict=True)
     }
 
