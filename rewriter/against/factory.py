@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.against.archive import Exported
 from rewriter.against.binding import bindings
+from rewriter.against.imported import imported
 from rewriter.against.oracle import Interface, Oracle, OracleRefused, Recorded, names_text
 from rewriter.against.program import ProgramRun
 from rewriter.against.running import call, device_of, first_line, silent, unchanged
@@ -31,27 +32,11 @@ _ARCHIVE = "save it as an archive (torch.export.save), whose inputs are flat, an
 
 
 def from_import(path: str, interface: Interface) -> Oracle:
-    """What ``mypkg.models:build`` names; the current folder is searched first, as by ``python -m``."""
+    """What ``mypkg.models:build`` or ``./models.py:build`` names; the current folder is searched first, as by
+    ``python -m``."""
     require_torch()
-    module_name, _, attribute = path.partition(":")
     with _current_folder():
-        try:
-            target: Any = importlib.import_module(module_name)
-        except Exception as error:
-            what = (
-                f"there is no module '{error.name}'"
-                if isinstance(error, ModuleNotFoundError)
-                else f"importing it raises {type(error).__name__}: {first_line(error)}"
-            )
-            raise UsageError(
-                f"--against {path}: {what}", remedy="run it where 'python -c \"import …\"' finds the module"
-            ) from error
-        try:
-            for part in attribute.split("."):
-                target = getattr(target, part)
-        except AttributeError as error:
-            raise UsageError(f"--against {path}: {error}") from error
-        return of_object(target, path, interface)
+        return of_object(imported(path), re.split(r"[/\\]", path)[-1], interface)
 
 
 def of_object(target: Any, name: str, interface: Interface) -> Oracle:

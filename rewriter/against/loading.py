@@ -14,11 +14,12 @@ from rewriter.errors import UsageError
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-_IMPORT = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_NAME = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_IMPORT = re.compile(rf"{_NAME}:{_NAME}|.+\.py(:{_NAME})?", re.DOTALL)
 
 FORMS = (
-    "give a torch.export archive (model.pt2), an import path (mypkg.models:build), recorded values (io.npz), "
-    "or a folder test_data_set_0"
+    "give a torch.export archive (model.pt2), an import path (mypkg.models:build) or a file (./models.py:build), "
+    "recorded values (io.npz), or a folder test_data_set_0"
 )
 
 
@@ -58,7 +59,7 @@ def _named(text: str, interface: Interface) -> Oracle:
         from rewriter.against.archive import from_archive
 
         return from_archive(path, interface)
-    if path.is_file():
+    if path.is_file() and not _IMPORT.fullmatch(text):
         raise UsageError(f"--against {text}: neither a .pt2 archive nor a .npz file", remedy=FORMS)
     if _IMPORT.fullmatch(text):
         from rewriter.against.factory import from_import
