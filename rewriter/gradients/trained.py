@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from onnx import helper
 
+from rewriter.errors import CannotInterpretError
 from rewriter.execution.reference import call_reference
 from rewriter.execution.values import to_torch
 from rewriter.gradients.operators import arguments_of
@@ -24,9 +26,21 @@ if TYPE_CHECKING:
 
 
 def wide(array: Any) -> torch.Tensor:
-    """An array as a tensor, in float64 where it is of floating point."""
-    made: torch.Tensor = to_torch(np.asarray(array))
+    """An array as a tensor, in float64 where it is of floating point; CannotInterpretError where PyTorch has none."""
+    try:
+        made: torch.Tensor = to_torch(np.asarray(array))
+    except TypeError as error:
+        raise CannotInterpretError(str(error)) from error
     return made.double() if made.is_floating_point() else made
+
+
+def no_tensor(dtype: int) -> str:
+    """Why PyTorch has no tensors of this ``TensorProto.DataType``; "" where it has."""
+    try:
+        to_torch(np.zeros(0, helper.tensor_dtype_to_np_dtype(dtype)))
+    except TypeError as error:
+        return str(error)
+    return ""
 
 
 def reference_side(placeholder: Placeholder, arguments: Mapping[str, Any], outputs: Sequence[str]) -> Side:
