@@ -36,6 +36,8 @@ _DECIDES = 1e-2
 
 #: Kinds of problem that are no fault of the gradient that training used.
 OF_THE_GRAPH = frozenset({"graph"})
+#: Kinds that say nothing far from where values usually are: formulas overflow there.
+NOT_FAR_OUT = OF_THE_GRAPH | {"not finite", "numeric"}
 
 
 @dataclass(frozen=True)

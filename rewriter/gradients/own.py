@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Wrong
+from rewriter.errors import Where
+from rewriter.gradients.forward import Unlike
+from rewriter.gradients.judge import NOT_FAR_OUT, OF_THE_GRAPH, Comparison, Wrong
 from rewriter.gradients.kinds import Problem, diagnose
 from rewriter.gradients.result import NO_GRADIENT, GradientResult
-from rewriter.gradients.sides import Point, Raised, Side, draw_cotangents, products, results
-from rewriter.gradients.slack import DOUBLE
+from rewriter.gradients.scales import elsewhere
+from rewriter.gradients.sides import Point, Raised, Side, draw_cotangents, excusing, products, results
+from rewriter.gradients.slack import DOUBLE, ROUNDED, SINGLE, Slack
 from rewriter.gradients.spy import Spy
 from rewriter.gradients.truth import believed
 
@@ -51,13 +54,13 @@ class Example:
     def side(self, spy: Spy | None = None) -> Side:
         """The operator as it trains."""
         operator = self.operator if spy is None else spy.on(self.operator)
-        return Side("its backward", lambda given: _flat(operator(**{**self.plain, **given})))
+        return excusing(Side("its backward", lambda given: _flat(operator(**{**self.plain, **given}))))
 
     def function(self) -> Side:
         """The function that it was made from."""
-        return Side(
-            "autograd through its function",
-            lambda given: _flat(self.operator.function(**{**self.plain, **given})),
+        function = self.operator.function
+        return excusing(
+            Side("autograd through its function", lambda given: _flat(function(**{**self.plain, **given})))
         )
 
     def without(self, names: Sequence[str]) -> Example:
@@ -82,6 +85,9 @@ def examine(example: Example, generator: torch.Generator, result: GradientResult
     wrong = _values(example, generator, result)
     if wrong or result.status == NO_GRADIENT:
         return wrong
+    wrong = _on_other_scales(example, generator)
+    if wrong:
+        return wrong
     for text, variant in _omitted(example):
         wrong = _values(variant, generator, GradientResult("", "", result.where))
         if not example.operator.has_backward:
@@ -98,7 +104,12 @@ def examine(example: Example, generator: torch.Generator, result: GradientResult
     )
 
 
-def _values(example: Example, generator: torch.Generator, result: GradientResult) -> list[Wrong]:
+def _values(
+    example: Example,
+    generator: torch.Generator,
+    result: GradientResult,
+    slacks: Sequence[Slack] = (DOUBLE, SINGLE),
+) -> list[Wrong]:
     """The gradient against the derivative of the function."""
     if not example.moving:
         result.leave(NO_GRADIENT, "no argument is a floating-point tensor")
@@ -114,13 +125,34 @@ def _values(example: Example, generator: torch.Generator, result: GradientResult
         except Raised as error:
             found = [Wrong("", Problem("raised", f"its backward raised {error}"))]
     else:
-        found = Comparison(example.side(spy), example.function(), generator, believed).hold(
+        found = Comparison(example.side(spy), example.function(), generator, believed, slacks).hold(
             example.point(), result
         )
     if spy.problems:
         return [Wrong(name, problem) for name, problem in spy.problems]
     # Where differences say that the backward is right, autograd through the function need not be.
     return [item for item in found if item.problem.kind not in OF_THE_GRAPH]
+
+
+def _on_other_scales(example: Example, generator: torch.Generator) -> list[Wrong]:
+    """The same where some elements are large or small, if the function takes that."""
+    if example.operator.surrogate or not example.operator.has_backward:
+        return []
+    point = elsewhere(example.point(), [example.function()], example.moving, generator)
+    if point is None:
+        return []
+    try:
+        wrong = _values(
+            replace(example, tensors=point.tensors),
+            generator,
+            GradientResult("", "", Where()),
+            (ROUNDED, SINGLE),
+        )
+    except (Raised, Unlike):
+        return []
+    return [
+        _under("on values of other scales", item) for item in wrong if item.problem.kind not in NOT_FAR_OUT
+    ]
 
 
 def _ways(example: Example, generator: torch.Generator) -> Iterator[list[Wrong]]:

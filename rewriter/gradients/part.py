@@ -12,17 +12,19 @@ from rewriter.errors import CannotInterpretError
 from rewriter.execution.values import element_type
 from rewriter.gradients.forward import Unlike, agreement
 from rewriter.gradients.graphs import interpreted
+from rewriter.gradients.judge import Comparison
 from rewriter.gradients.sides import Point, Raised, results
 from rewriter.gradients.slack import slacks_for
-from rewriter.gradients.trained import reference_side, wide
+from rewriter.gradients.trained import no_tensor, reference_side, wide
 from rewriter.inputs.of_region import drawn
 from rewriter.placeholder.binding import Ref
 from rewriter.types import TensorType, dtype_name
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Hashable, Mapping, Sequence
 
+    import torch
     from onnx import ModelProto
 
     from rewriter.decompose import Region
@@ -79,6 +81,24 @@ class Part:
         """The pass's reference."""
         return reference_side(self.region.placeholder, self.region.bound.arguments, outputs_of(self.region))
 
+    def comparison(
+        self,
+        trained: Side,
+        shipped: Side,
+        generator: torch.Generator,
+        *,
+        slacks: Sequence[Slack] | None = None,
+    ) -> Comparison:
+        """The one held against the other, with ``slacks``, by default those of its types."""
+        return Comparison(
+            trained,
+            shipped,
+            generator,
+            slacks=self.slacks if slacks is None else slacks,
+            labels=self.labels(),
+            names=self.region.placeholder.outputs,
+        )
+
     def labels(self) -> dict[str, str]:
         """The pass's own names of its tensor arguments, by value name."""
         found: dict[str, list[str]] = {}
@@ -102,6 +122,15 @@ def part_of(region: Region, index: Index, file: ModelFile, options: VerifyOption
     if unknown:
         return f"the type of its input '{unknown[0]}' is unknown"
     known = {name: kind for name, kind in types.items() if kind is not None}
+    held_dtypes = {
+        ref.name: element_type(np.asarray(ref.constant))
+        for ref in region.bound.refs()
+        if ref.constant is not None
+    }
+    for name, dtype in ({name: kind.dtype for name, kind in known.items()} | held_dtypes).items():
+        problem = no_tensor(dtype)
+        if problem:
+            return f"its input '{name}' cannot be given: {problem}"
     weights = {
         ref.name: ref.constant
         for ref in region.bound.refs()

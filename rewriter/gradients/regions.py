@@ -16,12 +16,14 @@ import torch
 
 from rewriter.errors import CannotInterpretError, GradientError, UsageError, Where
 from rewriter.gradients.forward import Unlike, agreement
-from rewriter.gradients.judge import OF_THE_GRAPH, Comparison, Wrong
+from rewriter.gradients.judge import NOT_FAR_OUT, OF_THE_GRAPH, Wrong
 from rewriter.gradients.operators import Operators
 from rewriter.gradients.part import part_of
-from rewriter.gradients.result import DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
+from rewriter.gradients.result import AGREES, DIFFERS, NOT_CHECKED, SURROGATE, GradientResult
+from rewriter.gradients.scales import elsewhere
 from rewriter.gradients.sides import Point, Raised, results
 from rewriter.gradients.trained import operator_side, wide, written_by_hand
+from rewriter.inputs.examples import examples
 from rewriter.inputs.of_region import Drawn, drawn
 from rewriter.verify.regions import Index, outputs_of
 
@@ -114,9 +116,11 @@ class RegionChecker:
             if names and not trained.name.startswith("the backward"):
                 result.trained = f"the backward of {', '.join(names)}, behind {trained.name}"
             seed = zlib.crc32(f"{self.options.seed} {number}".encode())
-            return self._hold(
-                part, trained, shipped, point, torch.Generator().manual_seed(seed), result, made, surrogate
-            )
+            generator = torch.Generator().manual_seed(seed)
+            wrong = self._hold(part, trained, shipped, point, generator, result, made, surrogate)
+            if wrong is None and result.status == AGREES and number == 0:
+                return self._hold_elsewhere(part, trained, shipped, point, generator, result, made)
+            return wrong
         reason = "no sizes fit its types"
         if refusals:
             reason = f"{trained.name}, or the nodes, refused every input that was tried: {refusals[0]}"
@@ -131,6 +135,39 @@ class RegionChecker:
             values = self.activations(list(types))
             if values is not None:
                 yield Drawn({name: np.asarray(values[name]) for name in types}, {}, number)
+
+    def _hold_elsewhere(
+        self,
+        part: Part,
+        trained: Side,
+        shipped: Side,
+        point: Point,
+        generator: torch.Generator,
+        result: GradientResult,
+        made: Drawn,
+    ) -> GradientError | None:
+        """The same on other scales, where both sides take that; what its pass draws in a way of its own stays."""
+        region = part.region
+        constrained = {name for example in examples(region) for name in example}
+        moved = elsewhere(
+            point, (trained, shipped), [name for name in part.computed if name not in constrained], generator
+        )
+        if moved is None:
+            return None
+        held = GradientResult(result.pass_name, result.decomposition, region.where)
+        try:
+            # Large elements hide in the results how far constants are rounded: allow all that there may be.
+            comparison = part.comparison(trained, shipped, generator, slacks=part.slacks[-1:])
+            wrong = comparison.hold(moved, held)
+        except (Unlike, Raised):
+            return None  # whether results agree there is for the proof of the results to say
+        faults = [item for item in wrong if item.problem.kind not in NOT_FAR_OUT]
+        if not faults:
+            return None
+        result.absorb(held)
+        result.status = DIFFERS
+        what = f"the nodes of decomposition '{region.decomposition}' of pass '{result.pass_name}'"
+        return _error(faults, region, result, what, f"{made.describe()}, on other scales")
 
     def _hold(
         self,
@@ -153,15 +190,7 @@ class RegionChecker:
                 result.leave(SURROGATE, surrogate)
                 return None
             held = GradientResult(result.pass_name, result.decomposition, region.where)
-            comparison = Comparison(
-                trained,
-                shipped,
-                generator,
-                slacks=part.slacks,
-                labels=part.labels(),
-                names=region.placeholder.outputs,
-            )
-            wrong = comparison.hold(point, held)
+            wrong = part.comparison(trained, shipped, generator).hold(point, held)
             result.absorb(held)
         except Unlike as error:
             result.leave(DIFFERS, str(error))
@@ -182,7 +211,7 @@ class RegionChecker:
         if not faults:
             return None
         result.status = DIFFERS
-        return _error(faults, region, result, what, made)
+        return _error(faults, region, result, what, made.describe())
 
     def _trained(self, part: Part) -> Side:
         region = part.region
@@ -244,10 +273,10 @@ def check_regions(
 
 
 def _error(
-    faults: Sequence[Wrong], region: Region, result: GradientResult, what: str, made: Drawn
+    faults: Sequence[Wrong], region: Region, result: GradientResult, what: str, given: str
 ) -> GradientError:
     return GradientError(
-        f"{result.trained} gives another gradient than {what}: {'; '.join(map(str, faults))} ({made.describe()})",
+        f"{result.trained} gives another gradient than {what}: {'; '.join(map(str, faults))} ({given})",
         where=region.where,
         remedy="correct the backward and train anew, or correct the pass; nothing was delivered",
     )

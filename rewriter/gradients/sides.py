@@ -112,6 +112,37 @@ def products(
     )
 
 
+def excusing(side: Side) -> Side:
+    """``side`` with a gradient of zero at input elements that are NaN or infinite: there is no derivative there.
+
+    Where a result is not finite either, what is NaN or infinite of the gradients says nothing: 0 · NaN is NaN.
+    """
+
+    def call(given: Mapping[str, torch.Tensor]) -> Results:
+        if all(bool(torch.isfinite(value).all()) for value in given.values()):
+            return side.call(given)
+        broken = False
+
+        def hook(finite: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+            def judged(gradient: torch.Tensor) -> torch.Tensor:
+                if gradient.shape != finite.shape:
+                    return gradient  # which is another mistake
+                return torch.where(finite & torch.isfinite(gradient) if broken else finite, gradient, 0.0)
+
+            return judged
+
+        for value in given.values():
+            if value.requires_grad:
+                value.register_hook(hook(torch.isfinite(value.detach())))  # type: ignore[no-untyped-call]
+        outputs = side.call(given)
+        broken = any(
+            output is not None and not bool(torch.isfinite(output.detach()).all()) for output in outputs
+        )
+        return outputs
+
+    return replace(side, call=call)
+
+
 def draw_cotangents(outputs: Results, generator: torch.Generator) -> list[torch.Tensor | None]:
     """A random cotangent for each floating-point result, zero where the result is not finite."""
     return [

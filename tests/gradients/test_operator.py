@@ -320,6 +320,117 @@ class Halved(Placeholder):
         yield Case(f32(3))
 
 
+def relu6_function(x: Tensor) -> Tensor:
+    return x.clamp(0, 6)
+
+
+def squared_function(x: Tensor) -> Tensor:
+    return torch.where(x > 5, x * x, x)
+
+
+def own(function: Callable[..., Any], backward: Callable[..., Any] | None = None) -> PlaceholderFunction:
+    operator = PlaceholderFunction(function, "test.own::Function")
+    if backward is not None:
+        operator.backward(backward)
+    return operator
+
+
+class TestOtherScales:
+    """What a standard normal example does not reach."""
+
+    @pytest.mark.parametrize("x", [X, X[0], torch.tensor([-0.3]), torch.tensor(0.3), X.abs()])
+    @pytest.mark.parametrize(
+        ("function", "backward"),
+        [
+            (relu6_function, lambda ctx, grad: grad * (ctx.inputs.x > 0)),
+            (squared_function, lambda ctx, grad: grad),
+        ],
+    )
+    def test_wrong_far_out(
+        self, function: Callable[..., Any], backward: Callable[..., Any], x: Tensor
+    ) -> None:
+        with pytest.raises(GradientError, match=r"gradient of 'x' .* \(on values of other scales\)"):
+            own(function, backward).check(x)
+
+    def test_right_far_out(self) -> None:
+        def relu6_backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * ((ctx.inputs.x > 0) & (ctx.inputs.x < 6))
+
+        def squared_backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * torch.where(ctx.inputs.x > 5, 2 * ctx.inputs.x, 1.0)
+
+        assert own(relu6_function, relu6_backward).check(X).status == AGREES
+        assert own(squared_function, squared_backward).check(X).status == AGREES
+
+    def test_formulas_may_overflow(self) -> None:
+        def sigmoid(x: Tensor) -> Tensor:
+            return 1 / (1 + torch.exp(-x))
+
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            below = 1 + torch.exp(-ctx.inputs.x)
+            return grad * torch.exp(-ctx.inputs.x) / (below * below)  # ∞/∞ from x = -355 on
+
+        assert own(sigmoid, backward).check(10 * X).status == AGREES
+
+    def test_not_where_the_function_is_undefined(self) -> None:
+        def logit(p: Tensor) -> Tensor:
+            return torch.log(p / (1 - p))
+
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad / (ctx.inputs.p - ctx.inputs.p.square()).clamp(min=0)  # another outside of [0, 1]
+
+        assert own(logit, backward).check(torch.sigmoid(X)).status == AGREES
+
+    def test_lengths_stay_lengths(self) -> None:
+        def root(x: Tensor) -> Tensor:
+            return x.square().sqrt()
+
+        assert own(root, lambda ctx, grad: grad).check(X.abs()).status == AGREES
+
+
+NAN, INFINITY = float("nan"), float("inf")
+
+
+class TestNoNumbers:
+    """Elements of an example that are NaN or infinite have no derivative, and the others have."""
+
+    @pytest.mark.parametrize("x", [[NAN, 1.0], [INFINITY, 1.0, -2.0], [[NAN, 1.0], [2.0, -INFINITY]]])
+    def test_they_are_not_judged(self, x: list[Any]) -> None:
+        def root(x: Tensor) -> Tensor:
+            return x.abs().sqrt()
+
+        def backward(ctx: Any, grad: Tensor) -> Tensor:
+            return grad * ctx.inputs.x.sign() / (2 * ctx.inputs.x.abs().sqrt())
+
+        assert own(root).check(torch.tensor(x)).status == AGREES
+        assert own(root, backward).check(torch.tensor(x)).status == AGREES
+        with pytest.raises(GradientError, match="is 2 times what is due"):
+            own(root, lambda ctx, grad: 2 * backward(ctx, grad)).check(torch.tensor(x))
+
+    def test_nor_what_they_reach(self) -> None:
+        def shares(x: Tensor) -> Tensor:
+            return x / x.sum(-1, keepdim=True)
+
+        assert own(shares).check(torch.tensor([[NAN, 1.0], [2.0, 3.0]])).status == AGREES
+
+    def test_against_the_decomposition(self) -> None:
+        assert swish().check(torch.tensor([[NAN, 1.0], [2.0, INFINITY]]), 1.5).pass_name == "swish"
+
+    def test_nan_where_every_result_is_a_number_is_wrong(self) -> None:
+        def masked(x: Tensor, bias: Tensor) -> Tensor:
+            return torch.nan_to_num(torch.softmax(x + bias, -1))
+
+        def backward(ctx: Any, grad: Tensor) -> Any:
+            shares = torch.softmax(ctx.inputs.x + ctx.inputs.bias, -1)
+            found = shares * (grad - (grad * shares).sum(-1, keepdim=True))
+            return found, found
+
+        bias = torch.zeros_like(X)
+        bias[0] = -INFINITY
+        with pytest.raises(GradientError, match="'x' is NaN or infinite in 4 of 12 places"):
+            own(masked, backward).check(X, bias)
+
+
 class TestDecomposition:
     def test_another_operator_than_what_ships(self) -> None:
         with pytest.raises(GradientError, match=r"computes something else than .* pass 'halved'"):

@@ -14,6 +14,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 import rewriter
 from rewriter import Case, GradientError, Placeholder, UsageError, Value, f32
 from rewriter.cli import run
+from rewriter.errors import UnprovedError
 from rewriter.gradients.result import AGREES, NO_GRADIENT, NOT_CHECKED, SURROGATE
 from rewriter.torch import placeholder
 from rewriter.torch.operator import PlaceholderFunction
@@ -420,6 +421,101 @@ class TestOperators:
 
         with pytest.raises(GradientError, match=r"the backward of com.example::Own, behind .* wrong sign"):
             check(one("Own"), passes=[Own])
+
+
+def limited_function(x: torch.Tensor) -> torch.Tensor:
+    return x.clamp(0, 6)
+
+
+class Limited(OneInput):
+    """min(max(x, 0), 6)."""
+
+    matches = ("Limited",)
+
+    def reference(self, x: Any) -> Any:
+        return limited_function(x)
+
+    def decompose(self, g: Builder, x: Value) -> Value:
+        return g.op("Clip", x, g.const(0.0, x), g.const(6.0, x))
+
+
+class Probabilities(Limited):
+    """The same of what lies between 0 and 1."""
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3, draw=lambda rng, shape: rng.uniform(0.1, 0.9, shape)))
+
+
+class TestOtherScales:
+    """What values of a standard normal distribution do not reach."""
+
+    def operator(self, backward: Callable[..., Any]) -> PlaceholderFunction:
+        made = PlaceholderFunction(limited_function, "com.example::Limited")
+        made.backward(backward)
+        return made
+
+    def test_a_limit_that_was_forgotten(self) -> None:
+        wrong = self.operator(lambda ctx, grad: grad * (ctx.inputs.x > 0))
+        with pytest.raises(GradientError, match=r"gradient of 'x' .*, on other scales\)") as raised:
+            check(one("Limited"), passes=[Limited], operators=[wrong])
+        assert raised.value.proof is not None
+        (found,) = raised.value.proof.to_dict()["gradients"]
+        assert found["status"] == "differs"
+        assert found["inputs"][0]["problem"]
+
+    def test_a_limit_that_was_not(self) -> None:
+        right = self.operator(lambda ctx, grad: grad * ((ctx.inputs.x > 0) & (ctx.inputs.x < 6)))
+        (found,) = check(one("Limited"), passes=[Limited], operators=[right])
+        assert (found["status"], found["samples"]) == (AGREES, 2)
+
+    def test_not_where_the_pass_draws_otherwise(self) -> None:
+        within = self.operator(lambda ctx, grad: grad * (ctx.inputs.x > 0))
+        (found,) = check(one("Limited"), passes=[Probabilities], operators=[within])
+        assert found["status"] == AGREES
+
+
+class TestStrings:
+    def tagged(self, *, constant: bool) -> ModelProto:
+        sides = {"x": (FLOAT, [2, 3])}
+        if constant:
+            return model(
+                node("Tagged", ["x", "tag"], ["y"]),
+                inputs=sides,
+                outputs={"y": sides["x"]},
+                tensors={"tag": np.array(["a"], dtype=object)},
+            )
+        return model(
+            node("Tagged", ["x", "tag"], ["y"]),
+            inputs={**sides, "tag": (TensorProto.STRING, [1])},
+            outputs={"y": sides["x"]},
+        )
+
+    @pytest.mark.parametrize("constant", [False, True])
+    def test_text_is_not_checked(self, constant: bool) -> None:
+        class Tagged(OneInput):
+            matches = ("Tagged",)
+
+            def reference(self, x: Any, tag: Any) -> Any:
+                raise NotImplementedError
+
+            def decompose(self, g: Builder, x: Value, tag: Value) -> Value:
+                return x + x
+
+            def cases(self) -> Iterator[Case]:
+                yield Case(f32(2, 3), f32(1))
+
+        source = self.tagged(constant=constant)
+        with pytest.raises(UnprovedError, match="PyTorch has no tensors of strings"):
+            rewriter.rewrite(source, check_gradients=True, simplify=False, passes=[Tagged])
+        report = rewriter.rewrite(
+            source, check_gradients=True, simplify=False, passes=[Tagged], allow_unproved=True
+        )
+        assert report.verification is not None
+        (found,) = report.verification["gradients"]
+        assert found["status"] == NOT_CHECKED
+        assert found["reason"].startswith(
+            "its input 'tag' cannot be given: PyTorch has no tensors of strings"
+        )
 
 
 class TestPlaces:
