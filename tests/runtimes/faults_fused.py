@@ -44,4 +44,13 @@ FAULTS: tuple[Fault, ...] = (
         sizes="static",
     ),
     Fault("openvino", "conv_relu", Result.WRONG, "Relu of NaN is 0", cases="Case(float32[1, 1, 12]"),
+    Fault(
+        "tract",
+        "conv_bn_silu",
+        Result.WRONG,
+        "its Sigmoid ends at 1e-7, and a large negative number times it is not 0",
+        cases="Case(float32[2, 3, 6, 6], float32[2, 3, 3, 3], float32[2], float32[2], float32[2], float32[2], "
+        "float32[2], groups=1)",
+        form="in_turn",
+    ),
 )
