@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rewriter.graph.interface import dims_of
+from rewriter.graph.utf8 import check_values
 from rewriter.inputs.dims import Sizes
 from rewriter.inputs.draw import check_ranges
 from rewriter.inputs.given import check_given, fit_dtype, load_given
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
 
 
 def check_asked(model: ModelProto, options: VerifyOptions, *, keeps: bool = False) -> VerifyOptions:
-    """``options`` with the given inputs read; UsageError where dims, ranges or inputs fit no input of ``model``.
+    """``options`` with the given inputs read; UsageError where dims, ranges or inputs fit no input of ``model``,
+    CannotVerifyError where a value has a name that no runtime reads.
 
     With ``keeps``, operators may be cut out, and what they give has dims of its own: any that the model names is taken.
     """
+    check_values(model)
     overridable = {t.name for t in model.graph.initializer}
     overridable |= {t.values.name for t in model.graph.sparse_initializer}
     wanted = [value for value in model.graph.input if value.name not in overridable]

@@ -249,3 +249,38 @@ def test_full_disk(tmp_path: Path) -> None:
     assert "out.onnx" in done.stderr
     assert (tmp_path / "out.onnx").read_bytes() == b"old"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.onnx", "out.onnx"]
+
+
+_NOT_UTF8 = """<ir_version: 8, opset_import: ["" : 17, "com.example" : 1, "com.import" : 1]>
+main (float[dimdim, 3] value) => (float[dimdim, 3] y)
+{
+    a = com.example.Swish <attribute: int = 1> (value)
+    b = com.example.Operator (a)
+    c = Standard (b)
+    y = com.import.Function (c)
+}
+<domain: "com.import", opset_import: ["" : 17, "com.example" : 1]>
+Function (a) => (b) { b = com.example.Inner (a) }
+"""
+
+
+@pytest.mark.parametrize(
+    "name", ["com.example", "com.import", "dimdim", "attribute", "Operator", "Standard", "Function", "Inner"]
+)
+def test_a_name_that_is_not_utf8_is_told(rewrite: Rewrite, tmp_path: Path, name: str) -> None:
+    raw = parse(_NOT_UTF8).SerializeToString().replace(name.encode(), b"\xff" + name[1:].encode())
+    source = tmp_path / "in.onnx"
+    source.write_bytes(raw)
+    for arguments in ([source], [source, tmp_path / "out.onnx"]):
+        done = rewrite(*arguments)
+        assert done.code == 2
+        assert f"'\\xff{name[1:]}', which is not UTF-8" in done.err
+
+
+def test_a_value_whose_name_is_not_utf8_is_rewritten_and_not_verified(rewrite: Rewrite, roll: Path) -> None:
+    roll.write_bytes(parse(ROLL.replace("x)", "xxxx)").replace("x,", "xxxx,")).SerializeToString())
+    roll.write_bytes(roll.read_bytes().replace(b"xxxx", b"x\xff\xfex"))
+    done = rewrite(roll, roll.with_name("out.onnx"))
+    assert done.code == 1
+    assert "which is not UTF-8: no runtime reads it" in done.err
+    assert rewrite(roll, roll.with_name("out.onnx"), "--no-verify", "--no-simplify").code == 0
