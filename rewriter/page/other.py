@@ -98,6 +98,7 @@ def manifest(data: dict[str, Any]) -> Markup | None:
     ]
     head = ("operator", "times", "pass", "decomposition", "into", "fate")
     fits = data.get("manifest_fits")
+    whole = mapping(proof.get("whole_model"))
     return section(
         "What the file says of itself",
         tag("p", badge("the graph is as it was when this was written", "good"))
@@ -114,6 +115,10 @@ def manifest(data: dict[str, Any]) -> Markup | None:
                 (
                     "sizes",
                     bullets([sizes_text(s) or "all fixed" for s in dicts(proof.get("sizes"))], "plain"),
+                ),
+                (
+                    "sizes of the whole model",
+                    bullets([sizes_text(s) or "all fixed" for s in dicts(whole.get("sizes"))], "plain"),
                 ),
                 ("other runtimes that agree", listed(texts(proof.get("runtimes")))),
                 ("replacements proved", str(proof["proved"]) if "proved" in proof else None),

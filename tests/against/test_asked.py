@@ -14,6 +14,7 @@ from torch import nn
 import rewriter
 from rewriter.cli import run as command
 from rewriter.errors import CannotVerifyError
+from rewriter.page import render
 from tests.against.conftest import exported
 from tests.against.test_torch import By, run, unary, whole
 from tests.stamp.test_manifest import SCHEMA
@@ -145,6 +146,9 @@ def test_the_manifest_keeps_the_two_sets_of_sizes_apart():
         "compared with the whole model on" in text and "b=1" in text
         for _, text in rewriter.explain(report.model).lines()
     )
+    page = render(rewriter.explain(report.model).to_dict())
+    assert "sizes of the whole model" in page
     plain = rewriter.rewrite(model, simplify=False)
+    assert "sizes of the whole model" not in render(rewriter.explain(plain.model).to_dict())
     assert "whole_model" not in plain.manifest["verification"]
     jsonschema.validate(plain.manifest, SCHEMA)
