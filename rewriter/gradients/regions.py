@@ -117,9 +117,11 @@ class RegionChecker:
                 result.trained = f"the backward of {', '.join(names)}, behind {trained.name}"
             seed = zlib.crc32(f"{self.options.seed} {number}".encode())
             generator = torch.Generator().manual_seed(seed)
-            wrong = self._hold(part, trained, shipped, point, generator, result, made, surrogate)
+            wrong = self._hold(part, trained, shipped, point, generator, result, made, surrogate, bool(names))
             if wrong is None and result.status == AGREES and number == 0:
-                return self._hold_elsewhere(part, trained, shipped, point, generator, result, made)
+                return self._hold_elsewhere(
+                    part, trained, shipped, point, generator, result, made, bool(names)
+                )
             return wrong
         reason = "no sizes fit its types"
         if refusals:
@@ -145,13 +147,13 @@ class RegionChecker:
         generator: torch.Generator,
         result: GradientResult,
         made: Drawn,
+        by_hand: bool,
     ) -> GradientError | None:
         """The same on other scales, where both sides take that; what its pass draws in a way of its own stays."""
         region = part.region
         constrained = {name for example in examples(region) for name in example}
-        moved = elsewhere(
-            point, (trained, shipped), [name for name in part.computed if name not in constrained], generator
-        )
+        free = [name for name in part.computed if name not in constrained]
+        moved = elsewhere(point, (trained, shipped), free, generator)
         if moved is None:
             return None
         held = GradientResult(result.pass_name, result.decomposition, region.where)
@@ -161,7 +163,8 @@ class RegionChecker:
             wrong = comparison.hold(moved, held)
         except (Unlike, Raised):
             return None  # whether results agree there is for the proof of the results to say
-        faults = [item for item in wrong if item.problem.kind not in NOT_FAR_OUT]
+        ignored = NOT_FAR_OUT if by_hand else NOT_FAR_OUT | {"none"}  # PyTorch's own is None everywhere
+        faults = [item for item in wrong if item.problem.kind not in ignored]
         if not faults:
             return None
         result.absorb(held)
@@ -179,6 +182,7 @@ class RegionChecker:
         result: GradientResult,
         made: Drawn,
         surrogate: str,
+        by_hand: bool,
     ) -> GradientError | None:
         region = part.region
         what = f"the nodes of decomposition '{region.decomposition}' of pass '{result.pass_name}'"
@@ -204,6 +208,15 @@ class RegionChecker:
                 raise error.error from error
             result.leave(NOT_CHECKED, str(error))
             return None
+        if not by_hand:
+            # PyTorch itself has none: running statistics, most often, which no training moves.
+            for item in wrong:
+                if item.problem.kind == "none":
+                    entry = result.input(item.input)
+                    entry.kind = entry.problem = ""
+                    note = f"{trained.name} has no gradient by '{item.input}'"
+                    result.notes += [] if note in result.notes else [note]
+            wrong = [item for item in wrong if item.problem.kind != "none"]
         for item in wrong:
             if item.problem.kind in OF_THE_GRAPH and str(item) not in result.warnings:
                 result.warnings.append(str(item))

@@ -124,6 +124,19 @@ class TestReference:
         (found,) = check(source)
         assert [entry["name"] for entry in found["inputs"]] == ["x", "weight", "bias"]
 
+    def test_running_statistics_are_not_trained(self) -> None:
+        statistics = {name: np.linspace(0.5, 2, 3, dtype=np.float32) for name in ("mean", "var")}
+        source = model(
+            node("InstanceNorm", ["x", "", "", "mean", "var"], ["y"], use_input_stats=0),
+            inputs={"x": (FLOAT, ["n", 3, 4])},
+            outputs={"y": (FLOAT, ["n", 3, 4])},
+            tensors=statistics,
+        )
+        (found,) = check(source)
+        assert found["status"] == AGREES
+        assert [note.rpartition(" ")[2] for note in found["notes"]] == ["'running_mean'", "'running_var'"]
+        assert not any(entry["problem"] for entry in found["inputs"])
+
     def test_weights_that_a_decomposition_has_folded_are_not(self) -> None:
         class Scaled(OneInput):
             matches = ("Scaled",)
