@@ -8,7 +8,7 @@ was not delivered, 2 for bad usage or unreadable input.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -215,7 +215,9 @@ class MismatchError(VerificationError):
     ) -> None:
         text = f"{headline}: {figures}" if figures else headline
         text += f" ({sample})" if sample else ""
-        super().__init__(f"{text}; {blame}" if blame is not None else text, where=where, remedy=remedy)
+        if blame is not None:
+            text += f"; {_told_once(blame, figures)}"
+        super().__init__(text, where=where, remedy=remedy)
         self.headline = headline
         self.figures = figures
         self.sample = sample
@@ -228,8 +230,13 @@ class MismatchError(VerificationError):
         named = self.where is None or (blame is not None and blame.where == self.where)
         head = self.headline if named else f"{self.where}: {self.headline}"
         found = [f"{head} ({self.sample})" if self.sample else head, self.figures]
-        found += [] if blame is None else [f"at fault: {blame}"]
+        found += [] if blame is None else [f"at fault: {_told_once(blame, self.figures)}"]
         return [line for line in (*found, self.remedy or "") if line]
+
+
+def _told_once(blame: Blame, figures: str) -> Blame:
+    """``blame`` without its detail where ``figures`` say the same."""
+    return replace(blame, detail="") if blame.detail == figures else blame
 
 
 class GradientError(VerificationError):

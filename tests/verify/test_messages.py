@@ -62,6 +62,16 @@ def test_what_explains_itself_is_told_once() -> None:
     assert error.lines() == ["Mul 'm' (net.py:3): differs from PyTorch", FIGURES, "correct it"]
 
 
+def test_a_refusal_is_told_once() -> None:
+    blame = Blame(EXPORT, PLACE, "onnxruntime refuses the inputs")
+    error = MismatchError("the file refuses it", figures=blame.detail, blame=blame, where=PLACE)
+    assert error.lines()[1:] == [
+        "onnxruntime refuses the inputs",
+        "at fault: the export, first at Mul 'm' (net.py:3)",
+    ]
+    assert error.what.count("refuses the inputs") == 1
+
+
 def shifts(count: int, folder: Path) -> list[str]:
     """A model of ``count`` wrong replacements; the arguments of the command."""
     (folder / "shift.py").write_text(SHIFT)
