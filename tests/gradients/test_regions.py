@@ -137,6 +137,17 @@ class TestReference:
         assert [note.rpartition(" ")[2] for note in found["notes"]] == ["'running_mean'", "'running_var'"]
         assert not any(entry["problem"] for entry in found["inputs"])
 
+    def test_where_pytorch_does_not_differentiate(self) -> None:
+        source = model(
+            node("GroupNorm", ["x", "", "b"], ["y"], num_groups=4),
+            inputs={"x": (FLOAT, ["n", 4, 5]), "b": (FLOAT, [4])},
+            outputs={"y": (FLOAT, ["n", 4, 5])},
+        )
+        (found,) = check(source)
+        # Of 2.13: "tensor does not have a device".
+        assert found["status"] in (AGREES, NOT_CHECKED)
+        assert found["status"] == AGREES or "PyTorch does not differentiate the reference" in found["reason"]
+
     def test_weights_that_a_decomposition_has_folded_are_not(self) -> None:
         class Scaled(OneInput):
             matches = ("Scaled",)
