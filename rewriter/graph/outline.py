@@ -18,7 +18,7 @@ from rewriter.graph.scopes import FunctionKey, ScopeRef, function_key, graphs_of
 from rewriter.graph.splice import Replacement, constant_node, with_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from onnx import GraphProto
 
@@ -103,6 +103,8 @@ class Outliner:
             region.bound = with_real_names(region.bound, mapping)
             region.inputs = [(mapping.get(value, value), kind) for value, kind in region.inputs]
             region.outputs = [(mapping.get(value, value), kind) for value, kind in region.outputs]
+            region.node = _renamed(region.node, mapping)
+            region.site = None if region.site is None else _renamed_site(region.site, mapping)
         types = {value: kind for value, kind in made.types.items() if value in outputs}
         domains = {**made.domains, domain: scope.opsets.get(domain, 1)}
         return Replacement([call], [], types, domains), [top, *inner]
@@ -113,6 +115,22 @@ class Outliner:
         while function_key(function) in self._keys:
             function.overload = str(count)
             count += 1
+
+
+def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+    copy = NodeProto()
+    copy.CopyFrom(node)
+    return with_names(
+        copy, [names.get(value, value) for value in node.input], [names.get(v, v) for v in node.output]
+    )
+
+
+def _renamed_site(site: Site, names: Mapping[str, str]) -> Site:
+    """The site as it stands in a function."""
+    constants = {
+        names.get(value, value): site.constants[value] for value in site.node.input if value in site.constants
+    }
+    return replace(site, node=_renamed(site.node, names), constants=constants)
 
 
 def _function(scope: Scope, site: Site, made: Replacement) -> tuple[FunctionProto, dict[str, str]]:
