@@ -26,6 +26,8 @@ class Fault:
     form: str | None = None
     #: "static", "symbolic" or both.
     sizes: str | None = None
+    #: Whether it depends on more than the model and its inputs, so that the right result may be seen as well.
+    sometimes: bool = False
 
     def covers(self, runtime: str, trial: Trial) -> bool:
         return (

@@ -44,6 +44,6 @@ FAULTS: tuple[Fault, ...] = (
     Fault(
         "openvino", "nms", Result.CRASHED, "divides by the number of boxes", cases="[0, 4]", sizes="static"
     ),
-    Fault("tract", "nms", Result.REFUSED, "takes no empty tensors", cases="[0, 4]"),
+    Fault("tract", "nms", Result.REFUSED, "takes no empty tensors", cases="[0, 4]", sizes="symbolic"),
     Fault("tract", "nms", Result.REFUSED, "takes no Where of float64", cases="iou_threshold=0.375"),
 )

@@ -36,7 +36,7 @@ FAULTS: tuple[Fault, ...] = (
         "grid_sample",
         Result.REFUSED,
         _CHOOSE,
-        cases="mode='nearest', padding_mode='zeros', align",
+        cases="[1, 2, 1, 3, 3], mode='nearest', padding_mode='zeros', align",
     ),
     *(
         Fault("reference", "deform_conv2d", Result.REFUSED, _CHOOSE, cases=cases, sizes="static")

@@ -31,6 +31,8 @@ def test_portable_decompositions_are_right_everywhere(placeholder: Placeholder, 
             covering = [fault for fault in listed if fault.covers(runtime, trial)]
             unused -= set(covering)
             expected = covering[0].result if covering else Result.RIGHT
+            if finding.result is Result.RIGHT and any(fault.sometimes for fault in covering):
+                continue
             if finding.result is not expected:
                 problems.append(
                     f"{runtime}: {finding.result.value}, expected {expected.value}: {trial}: {finding.what}"
