@@ -24,6 +24,10 @@ PASSES = [p for p in available() if type(p).__module__.startswith("passes.")]
 KNOWN = {
     "detection": "a limit that only more boxes than are drawn would reach, or a threshold that is computed beyond 1",
     "multiclass_nms": "a score between two thresholds that are a hundredth apart; an axis that only a row beyond shows",
+    **dict.fromkeys(
+        ("ps_roi_align", "ps_roi_pool", "roi_align_rotated", "roi_pool"),
+        "boxes are drawn as the rows of the cases, which round, and leave the image, in few of all the ways",
+    ),
     "stateful_piecewise": "an offset that the next breakpoint hides but for a few values",
 }
 
