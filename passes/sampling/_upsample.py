@@ -100,11 +100,15 @@ class Upsample(Placeholder):
         self,
         g: Builder,
         x: Value,
+        *,
         output_size: Ints | Value | None,
         align_corners: bool,
-        factors: list[float | None],
+        scale_factors: Floats | None,
+        scales_2: float | None,
+        scales_3: float | None,
     ) -> Value:
         """onnxruntime's Resize; antialiased from opset 18 on."""
+        factors = factors_of(self.dims, scale_factors, scales_2, scales_3)
         targets = self._targets(g, x, output_size, factors)
         data = g.cast(x, places.wide(x))
         attributes: dict[str, Any] = {"mode": self.mode}

@@ -11,7 +11,7 @@ from rewriter.placeholder import Case, decomposition, f32, i64
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from rewriter.placeholder import Builder, Floats, Ints, Value
+    from rewriter.placeholder import Builder, Value
 
 
 class UpsampleTrilinear3d(Upsample):
@@ -29,18 +29,8 @@ class UpsampleTrilinear3d(Upsample):
         portable=False,
         reason="onnxruntime's Resize does three axes at once",
     )
-    def resize(
-        self,
-        g: Builder,
-        x: Value,
-        output_size: Ints | Value | None = None,
-        align_corners: bool = False,
-        scale_factors: Floats | None = None,
-        scales_2: float | None = None,
-        scales_3: float | None = None,
-    ) -> Value:
-        factors = factors_of(self.dims, scale_factors, scales_2, scales_3)
-        return self.by_resize(g, x, output_size, align_corners, factors)
+    def resize(self, g: Builder, x: Value, **arguments: Any) -> Value:
+        return self.by_resize(g, x, **arguments)
 
     def cases(self) -> Iterator[Case]:
         computed: Any = {"symbolic": False, "reason": "the length of output_size is that of the axes"}
@@ -71,18 +61,8 @@ class UpsampleBilinear2dAa(Upsample):
         portable=False,
         reason="onnxruntime's Resize; with aligned corners it takes other places than PyTorch",
     )
-    def resize(
-        self,
-        g: Builder,
-        x: Value,
-        output_size: Ints | Value | None = None,
-        align_corners: bool = False,
-        scale_factors: Floats | None = None,
-        scales_2: float | None = None,
-        scales_3: float | None = None,
-    ) -> Value:
-        factors = factors_of(self.dims, scale_factors, scales_2, scales_3)
-        return self.by_resize(g, x, output_size, align_corners, factors)
+    def resize(self, g: Builder, x: Value, **arguments: Any) -> Value:
+        return self.by_resize(g, x, **arguments)
 
     def cases(self) -> Iterator[Case]:
         yield from _antialiased_cases()
@@ -103,18 +83,8 @@ class UpsampleBicubic2dAa(Upsample):
         portable=False,
         reason="onnxruntime's Resize; with aligned corners it takes other places than PyTorch",
     )
-    def resize(
-        self,
-        g: Builder,
-        x: Value,
-        output_size: Ints | Value | None = None,
-        align_corners: bool = False,
-        scale_factors: Floats | None = None,
-        scales_2: float | None = None,
-        scales_3: float | None = None,
-    ) -> Value:
-        factors = factors_of(self.dims, scale_factors, scales_2, scales_3)
-        return self.by_resize(g, x, output_size, align_corners, factors)
+    def resize(self, g: Builder, x: Value, **arguments: Any) -> Value:
+        return self.by_resize(g, x, **arguments)
 
     def cases(self) -> Iterator[Case]:
         yield from _antialiased_cases()
