@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,11 @@ from rewriter.testing.models import build
 from rewriter.testing.variants import Variant, applies, only
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
     from rewriter.placeholder import Placeholder
+    from rewriter.storage import ModelFile
+    from rewriter.testing.models import CaseModel
 
 
 class Outcome(Enum):
@@ -28,51 +33,78 @@ def check(variant: Variant) -> Outcome:
 
     AssertionError where they differ, or where anything of the placeholder is left.
     """
-    from rewriter.decompose import decompose
     from rewriter.execution.session import Session
-    from rewriter.placeholder import Selection
-    from rewriter.storage import ModelFile
 
-    placeholder, case = variant.placeholder, variant.case
-    if variant.decomposition is not None and not applies(
-        placeholder,
-        case,
+    if not holds(variant):
+        return Outcome.NOT_APPLICABLE
+    expected = reference_of(variant)
+    built = model_of(variant, len(expected))
+    with decomposed(variant, built) as file:
+        leftover = {n.domain for n in file.model.graph.node} - {"", "test.local"}
+        assert not leftover, f"{variant}: nodes of {leftover} are left"
+        try:
+            found = Session(file, file.model).run(built.feeds, list(built.outputs))
+        except CannotVerifyError:
+            return Outcome.NO_KERNEL
+        except RewriteError as error:
+            raise AssertionError(f"{variant} {variant.case}: {error}") from error
+    problem = disagreement(variant, built, found, expected)
+    assert problem is None, problem
+    return Outcome.AGREES
+
+
+def holds(variant: Variant) -> bool:
+    """Whether the decomposition says that it is right for the case."""
+    return variant.decomposition is None or applies(
+        variant.placeholder,
+        variant.case,
         dtype=variant.dtype,
         opset=variant.opset,
         symbolic=variant.symbolic,
         form=variant.decomposition,
-    ):
-        return Outcome.NOT_APPLICABLE
-    expected = reference_of(variant)
-    built = build(
-        placeholder,
-        case,
+    )
+
+
+def model_of(variant: Variant, outputs: int | None = None) -> CaseModel:
+    """The variant's case as a model with the placeholder, of so many results (by default all)."""
+    return build(
+        variant.placeholder,
+        variant.case,
         dtype=variant.dtype,
         opset=variant.opset,
         symbolic=variant.symbolic,
         place=variant.place,
-        outputs=len(expected),
+        outputs=outputs,
     )
-    forced = only(placeholder, variant.decomposition)
+
+
+@contextmanager
+def decomposed(variant: Variant, built: CaseModel) -> Iterator[ModelFile]:
+    """The model with the placeholder replaced by the variant's decomposition."""
+    from rewriter.decompose import decompose
+    from rewriter.placeholder import Selection
+    from rewriter.storage import ModelFile
+
+    forced = only(variant.placeholder, variant.decomposition)
     with ModelFile.from_proto(built.model) as file:
         decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
-        leftover = {n.domain for n in file.model.graph.node} - {"", "test.local"}
-        assert not leftover, f"{variant}: nodes of {leftover} are left"
-        try:
-            session = Session(file, file.model)
-            found = session.run(built.feeds, list(built.outputs))
-        except CannotVerifyError:
-            return Outcome.NO_KERNEL
-        except RewriteError as error:
-            raise AssertionError(f"{variant} {case}: {error}") from error
+        yield file
+
+
+def disagreement(
+    variant: Variant, built: CaseModel, found: Mapping[str, Any], expected: Sequence[Any]
+) -> str | None:
+    """What is wrong with the model's outputs, by name, against the reference's results; None where they agree."""
+    placeholder = variant.placeholder
     for name, want in zip(built.outputs, expected, strict=True):
         problem = compare(placeholder, np.asarray(found[name]), want)
-        assert problem is None, f"{variant} {case}: output '{name}' {problem}"
-    if placeholder.compares:
-        more = (built.arguments,) if placeholder.compares_arguments else ()
-        problem = placeholder.compare(tuple(found[name] for name in built.outputs), tuple(expected), *more)
-        assert problem is None, f"{variant} {case}: {problem}"
-    return Outcome.AGREES
+        if problem is not None:
+            return f"{variant} {variant.case}: output '{name}' {problem}"
+    if not placeholder.compares:
+        return None
+    more = (built.arguments,) if placeholder.compares_arguments else ()
+    problem = placeholder.compare(tuple(found[name] for name in built.outputs), tuple(expected), *more)
+    return None if problem is None else f"{variant} {variant.case}: {problem}"
 
 
 def reference_of(variant: Variant) -> list[Any]:

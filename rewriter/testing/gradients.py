@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import Where
 from rewriter.placeholder import Ref, TensorSpec
-from rewriter.testing.models import build
-from rewriter.testing.variants import applies, only
+from rewriter.testing.check import decomposed, holds, model_of
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -39,10 +38,7 @@ def check_gradients(variant: Variant) -> GradientResult:
 
     placeholder, case = variant.placeholder, variant.case
     result = GradientResult(placeholder.pass_name(), variant.decomposition or "", Where())
-    settings: dict[str, Any] = {"dtype": variant.dtype, "opset": variant.opset, "symbolic": variant.symbolic}
-    if variant.decomposition is not None and not applies(
-        placeholder, case, form=variant.decomposition, **settings
-    ):
+    if not holds(variant):
         result.leave(NOT_CHECKED, "the decomposition's precondition does not hold for the case")
         return result
     built = model_of(variant)
@@ -54,7 +50,7 @@ def check_gradients(variant: Variant) -> GradientResult:
         result.leave(SURROGATE, placeholder.surrogate_gradient)
         return result
     trained = reference_of_case(placeholder, case, built.outputs)
-    shipped = interpreted(decomposed(variant), built.outputs)
+    shipped = interpreted(hydrated(variant, built), built.outputs)
     generator = torch.Generator().manual_seed(case.seed)
     try:
         comparison = Comparison(trained, shipped, generator, slacks=slacks_for([variant.dtype]))
@@ -76,27 +72,9 @@ def check_gradients(variant: Variant) -> GradientResult:
     return result
 
 
-def model_of(variant: Variant) -> CaseModel:
-    """The variant's case as a model with the placeholder."""
-    return build(
-        variant.placeholder,
-        variant.case,
-        dtype=variant.dtype,
-        opset=variant.opset,
-        symbolic=variant.symbolic,
-        place=variant.place,
-    )
-
-
-def decomposed(variant: Variant) -> ModelProto:
-    """The same with the decomposition in its place."""
-    from rewriter.decompose import decompose
-    from rewriter.placeholder import Selection
-    from rewriter.storage import ModelFile
-
-    forced = only(variant.placeholder, variant.decomposition)
-    with ModelFile.from_proto(model_of(variant).model) as file:
-        decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
+def hydrated(variant: Variant, built: CaseModel) -> ModelProto:
+    """The case's model with the decomposition in its place, and all weights in it."""
+    with decomposed(variant, built) as file:
         return file.hydrate(file.model)
 
 

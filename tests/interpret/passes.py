@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rewriter.decompose import decompose
 from rewriter.execution.values import from_torch, to_torch
 from rewriter.interpret import Interpreter
-from rewriter.placeholder import Selection
-from rewriter.storage import ModelFile
-from rewriter.testing.check import compare, reference_of
-from rewriter.testing.models import build
-from rewriter.testing.variants import applies, only
+from rewriter.testing.check import decomposed, disagreement, holds, model_of, reference_of
 
 if TYPE_CHECKING:
     from rewriter.testing import Variant
@@ -21,40 +16,14 @@ if TYPE_CHECKING:
 
 def problem(variant: Variant) -> str | None:
     """What is wrong with what the interpreter makes of the variant, held against the pass's reference."""
-    placeholder, case = variant.placeholder, variant.case
-    if variant.decomposition is not None and not applies(
-        placeholder,
-        case,
-        dtype=variant.dtype,
-        opset=variant.opset,
-        symbolic=variant.symbolic,
-        form=variant.decomposition,
-    ):
+    if not holds(variant):
         return None
     expected = reference_of(variant)
-    built = build(
-        placeholder,
-        case,
-        dtype=variant.dtype,
-        opset=variant.opset,
-        symbolic=variant.symbolic,
-        place=variant.place,
-        outputs=len(expected),
-    )
-    forced = only(placeholder, variant.decomposition)
-    with ModelFile.from_proto(built.model) as file:
-        decompose(file, Selection((forced,), frozenset({forced.pass_name()})))
+    built = model_of(variant, len(expected))
+    with decomposed(variant, built) as file:
         interpreter = Interpreter(file.model, file=file)
     made = interpreter({name: to_torch(np.asarray(value)) for name, value in built.feeds.items()})
-    found: list[Any] = [from_torch(made[name]) for name in built.outputs]
-    for name, array, want in zip(built.outputs, found, expected, strict=True):
-        wrong = compare(placeholder, array, want)
-        if wrong is not None:
-            return f"{variant} {case}: output '{name}' {wrong}"
-    if placeholder.compares:
-        wrong = placeholder.compare(tuple(found), tuple(expected))
-        return None if wrong is None else f"{variant} {case}: {wrong}"
-    return None
+    return disagreement(variant, built, {name: from_torch(made[name]) for name in built.outputs}, expected)
 
 
 def exact(variant: Variant) -> bool:
