@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from passes.sampling import _places as places
+from passes.sampling._grid_gathers import REFLECTION, ZEROS, by_gathers, sizes_of
 from rewriter.errors import UnsupportedParameter
 from rewriter.placeholder import Case, Placeholder, decomposition, f32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from rewriter.placeholder import Builder, Value
 
 _MODES = {"bilinear": 0, "linear": 0, "nearest": 1, "bicubic": 2, "cubic": 2}
 _PADDINGS = {"zeros": 0, "border": 1, "reflection": 2}
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
-_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 
 #: Where the sum of a grid's magnitudes is below, all of it is finite, and the kernel's integers do not overflow.
 _SANE = 1e12
@@ -103,7 +103,7 @@ class GridSample(Placeholder):
         _check(g, x, grid, mode)
         padding = _code(padding_mode, _PADDINGS)
         data, fine = g.cast(x, places.wide(x)), g.cast(grid, places.wide(x))
-        if padding == _ZEROS:
+        if padding == ZEROS:
 
             def sampled(inner: Builder, image: Value, at: Value) -> Value:
                 return _zeros_by_kernel(inner, image, at, align_corners)
@@ -164,9 +164,7 @@ class GridSample(Placeholder):
     ) -> Value:
         _check(g, x, grid, mode)
         data, fine = g.cast(x, places.wide(x)), g.cast(grid, places.wide(x))
-        result = _by_gathers(
-            g, data, fine, _code(mode, _MODES), _code(padding_mode, _PADDINGS), align_corners
-        )
+        result = by_gathers(g, data, fine, _code(mode, _MODES), _code(padding_mode, _PADDINGS), align_corners)
         return g.cast(g.retyped(result, (*x.shape[:2], *grid.shape[1:-1])), x)
 
     def cases(self) -> Iterator[Case]:
@@ -314,7 +312,7 @@ def _guarded(
         if name == "kernel":
             made = sampled(inner, image, at)
         else:
-            made = _by_gathers(inner, image, at, mode, padding, align_corners)
+            made = by_gathers(inner, image, at, mode, padding, align_corners)
         branches.append(g.subgraph(name, inner, [], [made]))
     sane = g.less(_magnitude(g, grid), _SANE)
     result: Value = g.op("If", sane, then_branch=branches[0], else_branch=branches[1])
@@ -331,11 +329,6 @@ def _magnitude(g: Builder, grid: Value) -> Value:
 
 
 # --- by onnxruntime's kernel ------------------------------------------------------------------------------------
-
-
-def _sizes(g: Builder, x: Value) -> list[int | Value]:
-    """x first."""
-    return [g.dim(x, axis) for axis in range(x.rank - 1, 1, -1)]
 
 
 @dataclass(frozen=True)
@@ -367,7 +360,7 @@ class _Mapped:
 
     def of_sizes(self, formula: Any) -> Value:
         """A formula of the sizes, to be broadcast over the grid."""
-        sizes = _sizes(self.g, self.x)
+        sizes = sizes_of(self.g, self.x)
         if not all(isinstance(size, int) for size in sizes):
             return self.g.reshape(places.per_axis(self.g, sizes, formula, self.grid), [2])
         values = np.asarray(formula(np.asarray(sizes, np.float64)))
@@ -407,7 +400,7 @@ def _clamped_by_kernel(g: Builder, x: Value, grid: Value, padding: int, align_co
     place, last, first = mapped.grid, mapped.of_sizes(_outermost), mapped.of_sizes(lambda s: -_outermost(s))
     if align_corners:
         place = place * last
-    if padding == _REFLECTION:
+    if padding == REFLECTION:
         # A triangle wave; about the centres where corners are aligned, else about the edges of the pixels.
         low = first if align_corners else g.const(-1.0, grid)
         span = mapped.of_sizes(lambda s: _outermost(s) * 4) if align_corners else g.const(4.0, grid)
@@ -422,138 +415,3 @@ def _clamped_by_kernel(g: Builder, x: Value, grid: Value, padding: int, align_co
 
 
 # --- by gathers -------------------------------------------------------------------------------------------------
-
-
-def _by_gathers(g: Builder, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
-    dims = x.rank - 2
-    batch, outer = g.dim(x, 0), [g.dim(grid, axis) for axis in range(1, grid.rank - 1)]
-    target = [batch, g.dim(x, 1), *outer]
-    if places.is_empty(*target):
-        return g.constant_of_shape(target, 0.0, x)
-    flat = g.transpose(g.reshape(grid, [batch, g.product(outer), dims]), [0, 2, 1])
-    sampler = _Sampler(g, x, padding, align_corners)
-    place = sampler.unnormalised(flat)
-    found, before, after = (sampler.linear, sampler.nearest, sampler.cubic)[mode](place)
-    return g.reshape(places.read(g, x, found, before, after), target)
-
-
-class _Sampler:
-    """Grid places of one tensor, as numbers of pixels."""
-
-    def __init__(self, g: Builder, x: Value, padding: int, align_corners: bool) -> None:
-        self.g, self.x = g, x
-        self.padding, self.align_corners = padding, align_corners
-        self.sizes = _sizes(g, x)
-        self.dims = x.rank - 2
-
-    def of_sizes(self, formula: Any) -> Value:
-        return places.per_axis(self.g, self.sizes, formula, self.x)
-
-    def unnormalised(self, grid: Value) -> Value:
-        if self.dims == 3:
-            if self.align_corners:
-                return (grid + 1) / 2 * self.of_sizes(lambda s: s - 1)
-            return ((grid + 1) * self.of_sizes(lambda s: s + 0) - 1) / 2
-        if self.align_corners:
-            return (grid + 1) * self.of_sizes(lambda s: (s - 1) / 2)
-        return (grid + 1) * self.of_sizes(lambda s: s / 2) - 0.5
-
-    def reflected(self, place: Value) -> Value:
-        """Back and forth between the first and last pixel, or between their outer edges."""
-        g = self.g
-        if self.align_corners:
-            span = self.of_sizes(lambda s: (s - 1) * 2)
-            # In a plane of one pixel there is nowhere to go; what comes out is clipped.
-            divisor = g.maximum(span, 1.0)
-            away = g.abs(place)
-        else:
-            span = divisor = self.of_sizes(lambda s: s * 2)
-            away = g.abs(place + 0.5)
-        away = away - g.floor(away / divisor) * divisor
-        # Not by Min, which in older versions of onnxruntime passes over NaN.
-        folded = places.at_most(g, away, span - away)
-        return folded if self.align_corners else folded - 0.5
-
-    def inside(self, place: Value) -> Value:
-        """Border and reflection: clipped to the pixels.  NaN becomes the first pixel, in volumes the last."""
-        g = self.g
-        if self.padding == _REFLECTION:
-            place = self.reflected(place)
-        last = self.of_sizes(lambda s: s - 1)
-        if self.dims == 3:
-            return g.maximum(places.at_most(g, place, last), 0.0)
-        return g.minimum(places.at_least(g, place, 0.0), last)
-
-    def outside(self, pixel: Value, low: float) -> Value:
-        """Zeros: pixels beyond the padding moved into it."""
-        g = self.g
-        return g.minimum(places.at_least(g, pixel, low), self.of_sizes(lambda s: s + 0))
-
-    def padded(self, more: int) -> Sequence[int | Value]:
-        return [places.plus(size, more) for size in self.sizes]
-
-    def linear(self, place: Value) -> tuple[places.Neighbours, int, int]:
-        g = self.g
-        if self.padding == _ZEROS:
-            if self.dims == 3:
-                return places.linear_zeros(g, place, self.sizes), 2, 2
-            # The fraction is taken before clipping: what is not finite gives NaN, as PyTorch has it.
-            low = g.floor(place)
-            fraction = place - low
-            return places.linear(g, self.outside(low, -2.0) + 2, fraction, self.padded(4)), 2, 2
-        place = self.inside(place)
-        low = g.floor(place)
-        return places.linear(g, low, place - low, self.padded(1)), 0, 1
-
-    def nearest(self, place: Value) -> tuple[places.Neighbours, int, int]:
-        g = self.g
-        if self.padding == _ZEROS:
-            pixel = self.outside(g.round(place), -1.0) + 1
-            more = 1
-        else:
-            pixel = g.round(self.inside(place))
-            more = 0
-        position = places.flat(g, places.split_axes(g, pixel, self.dims), self.padded(2 * more))
-        return places.Neighbours(position, None, 1), more, more
-
-    def cubic(self, place: Value) -> tuple[places.Neighbours, int, int]:
-        """4 × 4 neighbours, each clipped or reflected by itself."""
-        g = self.g
-        low = g.floor(place)
-        fraction = place - low
-        column = g.const(np.asarray([-1.0, 0.0, 1.0, 2.0]).reshape(4, 1, 1, 1), place)
-        pixel = g.unsqueeze(low, [0]) + column  # (4, N, D, P)
-        if self.padding == _ZEROS:
-            pixel = self.outside(pixel, -1.0) + 1
-            more = 1
-        else:
-            pixel = self.inside(pixel)
-            more = 0
-        pixel = g.transpose(pixel, [1, 2, 0, 3])
-        x, y = places.split_axes(g, pixel, 2)  # (N, 1, 4, P)
-        wx, wy = places.split_axes(g, self._cubic_weights(fraction), 2)
-        sizes = self.padded(2 * more)
-        position = places.flat(g, [x, g.transpose(y, [0, 2, 1, 3])], sizes)  # (N, 4, 4, P)
-        weight = g.transpose(wy, [0, 2, 1, 3]) * wx
-        batch, count = g.dim(place, 0), g.dim(place, 2)
-        return (
-            places.Neighbours(
-                g.reshape(position, [batch, 16, count]), g.reshape(weight, [batch, 16, count]), 16
-            ),
-            more,
-            more,
-        )
-
-    def _cubic_weights(self, t: Value) -> Value:
-        """Of Keys' kernel with A = −0.75: (N, D, P) → (N, D, 4, P)."""
-        g, a = self.g, -0.75
-
-        def outer(x: Value) -> Value:
-            return ((x * a - 5 * a) * x + 8 * a) * x - 4 * a
-
-        def inner(x: Value) -> Value:
-            return (x * (a + 2) - (a + 3)) * x * x + 1
-
-        u = 1 - t
-        weights = [outer(t + 1), inner(t), inner(u), outer(u + 1)]
-        return g.concat([g.unsqueeze(w, [2]) for w in weights], axis=2)

@@ -403,7 +403,7 @@ def _normalisation() -> Iterator[Mutation]:
 
 def _sampling() -> Iterator[Mutation]:
     grid, align, rois, resampling = (
-        f"passes/sampling/{name}.py" for name in ("grid_sample", "roi_align", "_rois", "affine_grid")
+        f"passes/sampling/{name}.py" for name in ("_grid_gathers", "roi_align", "_rois", "affine_grid")
     )
     yield Mutation(
         "grid_sample takes y for x",
