@@ -1,5 +1,6 @@
 """The passes that come with the rewriter: one file per operator, or per family that shares one idea.
 
-The engine never imports this package: it finds passes through the entry points of the group ``rewriter.passes``, as it
-does those of any other distribution.
+A new operator is one new file here.  The rewriter looks through this package and takes every public subclass of
+:class:`rewriter.Placeholder`; modules whose names begin with an underscore hold what several passes share.  The tests
+look through it as well, so a new pass is tested by being here.
 """

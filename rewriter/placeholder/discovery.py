@@ -1,4 +1,10 @@
-"""Finding passes: by name among the installed ones, in a Python file of the user's own, or by import path."""
+"""Finds passes: by name, in a Python file of the user's own, or by import path.
+
+A name is looked for in two places:
+
+1. the package ``passes``, whose modules are looked through: a new operator is one new file there;
+2. entry points of the group ``rewriter.passes``, by which other packages make their passes known.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +13,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import inspect
+import pkgutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +26,61 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import ModuleType
 
-#: The group of entry points that makes a package's passes known by name.
+#: The package whose modules are looked through.
+PACKAGE = "passes"
+
+#: The group of entry points that makes another package's passes known by name.
 GROUP = "rewriter.passes"
 
 
 def available() -> list[Placeholder]:
-    """Every installed pass, in order of name."""
+    """Every installed pass, in order of name.  A pass of ``passes`` goes before another package's of the same name."""
     found: dict[str, Placeholder] = {}
+    for module_name in _own_modules():
+        for placeholder in _of_own_module(module_name):
+            found.setdefault(placeholder.pass_name(), placeholder)
     for entry in sorted(importlib.metadata.entry_points(group=GROUP), key=lambda e: (e.name, e.value)):
         for placeholder in _from_entry(entry):
             found.setdefault(placeholder.pass_name(), placeholder)
     return [found[name] for name in sorted(found)]
+
+
+def _own_modules() -> list[str]:
+    """The modules of ``passes`` that may define passes, in order of name.  Those called ``_name`` are helpers."""
+    package = importlib.import_module(PACKAGE)
+    return sorted(
+        module.name
+        for module in pkgutil.walk_packages(package.__path__, f"{PACKAGE}.")
+        if not module.ispkg and not module.name.rpartition(".")[2].startswith("_")
+    )
+
+
+def _of_own_module(name: str) -> list[Placeholder]:
+    try:
+        module = importlib.import_module(name)
+    except RewriteError:
+        raise
+    except Exception as error:
+        raise PassDefinitionError(
+            f"the module does not load: {type(error).__name__}: {error}",
+            where=name,
+            remedy="install onnx-rewrite anew, or correct the file if it is yours",
+        ) from error
+    return [_validated(placeholder) for placeholder in _in_module(module)]
+
+
+def _named(name: str) -> list[Placeholder]:
+    """The pass called ``name``, a normal name; empty where there is none."""
+    # A pass mostly stands in the module of its name, and the others need not be loaded then.
+    modules = sorted(_own_modules(), key=lambda module: normal(module.rpartition(".")[2]) != name)
+    for module in modules:
+        found = [p for p in _of_own_module(module) if normal(p.pass_name()) == name]
+        if found:
+            return found
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        if normal(entry.name) == name:
+            return _from_entry(entry)
+    return []
 
 
 def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
@@ -40,9 +91,9 @@ def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
         return [_validated(item())]
     if item.endswith(".py") or "/" in item:
         return _from_file(Path(item))
-    known = {normal(entry.name): entry for entry in importlib.metadata.entry_points(group=GROUP)}
-    if normal(item) in known:
-        return _from_entry(known[normal(item)])
+    called_so = _named(normal(item))
+    if called_so:
+        return called_so
     installed = available()
     for placeholder in installed:
         if normal(item) in all_names(placeholder):

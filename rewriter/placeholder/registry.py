@@ -1,7 +1,7 @@
 """Which passes there are, and which of them takes a node.
 
-Passes are found by name (entry points of the group ``rewriter.passes``), in a Python file of the user's own, or by
-import path.  There is no global registry: a :class:`Selection` is made for one run.
+Passes are found by :mod:`rewriter.placeholder.discovery`.  There is no global registry: a :class:`Selection` is made
+for one run.
 """
 
 from __future__ import annotations

@@ -194,6 +194,31 @@ def test_installed_passes_come_in_order_of_name() -> None:
     assert {"roll", "swish", "square_plus_one"} <= set(names)
 
 
+def test_a_pass_is_known_by_its_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import passes
+
+    body = """
+    from rewriter import Case, Placeholder, Value, f32
+
+    class Negated(Placeholder):
+        matches = ("Negated",)
+
+        def reference(self, x):
+            return -x
+
+        def decompose(self, g, x: Value):
+            return -x
+
+        def cases(self):
+            yield Case(f32(2))
+    """
+    (tmp_path / "negation.py").write_text(textwrap.dedent(body))
+    (tmp_path / "_helper.py").write_text("raise ImportError('a helper is not looked through')")
+    monkeypatch.setattr(passes, "__path__", [*passes.__path__, str(tmp_path)])
+    assert "negated" in [p.pass_name() for p in available()]
+    assert [p.pass_name() for p in Selection.load("Negated").passes] == ["negated"]
+
+
 def test_importing_every_pass_imports_no_torch() -> None:
     import subprocess
 
