@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto
 
-from rewriter.placeholder import Case, Placeholder, decomposition, f32
+from rewriter.placeholder import ELEMENTWISE, Case, Placeholder, decomposition, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,11 +26,15 @@ class Elu(Placeholder):
     """scale·x where x > 0, else scale·α·(exp(input_scale·x) − 1); the meaning of `aten::elu`."""
 
     matches = ("Elu", "aten::elu", "aten::elu_")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
         import torch
 
         return torch.ops.aten.elu(x, alpha, scale, input_scale)
+
+    def terms(self, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
+        return {"Elu": scale * alpha}
 
     def infer(self, x: Value, **_: Any) -> Any:
         return x.type
@@ -51,11 +55,15 @@ class Celu(Placeholder):
     """max(x, 0) + min(0, α·(exp(x/α) − 1)); the meaning of `torch.nn.functional.celu` (arXiv:1704.07483)."""
 
     matches = ("Celu", "aten::celu", "aten::celu_")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0) -> Any:
         import torch
 
         return torch.nn.functional.celu(x, alpha)
+
+    def terms(self, x: Any, alpha: float = 1.0) -> Any:
+        return {"Elu": alpha}
 
     def infer(self, x: Value, **_: Any) -> Any:
         return x.type
@@ -73,11 +81,15 @@ class Selu(Placeholder):
     """ELU with the constants of self-normalising networks; the meaning of `torch.nn.functional.selu`."""
 
     matches = ("Selu", "aten::selu", "aten::selu_")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:
         import torch
 
         return torch.nn.functional.selu(x)
+
+    def terms(self, x: Any) -> Any:
+        return {"Elu": _SELU_SCALE * _SELU_ALPHA}
 
     def infer(self, x: Value) -> Any:
         return x.type

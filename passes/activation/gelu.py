@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import UnsupportedParameter
-from rewriter.placeholder import Case, Placeholder, decomposition, f32
+from rewriter.placeholder import ELEMENTWISE, Case, Placeholder, decomposition, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,11 +20,15 @@ class Gelu(Placeholder):
     matches = ("Gelu", "aten::gelu", "aten::gelu_")
     # onnxruntime has no float64 kernel of Erf, but of Tanh.
     dtypes = ("float16", "float32", "float64")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, approximate: str = "none") -> Any:
         import torch
 
         return torch.nn.functional.gelu(x, approximate=approximate)
+
+    def terms(self, x: Any, approximate: str = "none") -> Any:
+        return gelu_terms(x, approximate)
 
     def infer(self, x: Value, **_: Any) -> Any:
         return x.type
@@ -64,6 +68,11 @@ def gelu(g: Builder, x: Value, approximate: str) -> Value:
     scale = math.sqrt(2 / math.pi)
     inner = x * (x * x * (0.044715 * scale) + scale)
     return x * 0.5 * (g.tanh(inner) + 1)
+
+
+def gelu_terms(x: Any, approximate: str) -> dict[str, Any]:
+    """By what the error of the kernel that GELU rests on is multiplied, x being what multiplies Φ."""
+    return {"Tanh" if approximate == "tanh" else "Erf": x / 2}
 
 
 def _check(g: Builder, approximate: str) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from passes.activation.gelu import gelu
+from passes.activation.gelu import gelu, gelu_terms
 from rewriter.errors import UnsupportedParameter
-from rewriter.placeholder import Case, Placeholder, f32
+from rewriter.placeholder import ELEMENTWISE, Case, Placeholder, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,16 @@ class Glu(Placeholder):
 
     matches = ("Glu", "aten::glu")
     aliases = {"axis": "dim"}  # noqa: RUF012
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, dim: int = -1) -> Any:
         import torch
 
         return torch.nn.functional.glu(x, dim)
+
+    def terms(self, x: Any, dim: int = -1) -> Any:
+        value, _ = np.split(x, 2, dim)
+        return {"Sigmoid": value}
 
     def decompose(self, g: Builder, x: Value, dim: int = -1) -> Value:
         value, gate = _halves(g, x, dim)
@@ -41,12 +46,17 @@ class SwiGlu(Placeholder):
     matches = ("SwiGlu",)
     name = "swiglu"
     aliases = {"axis": "dim"}  # noqa: RUF012
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, dim: int = -1) -> Any:
         import torch
 
         gate, value = x.chunk(2, dim)
         return torch.nn.functional.silu(gate) * value
+
+    def terms(self, x: Any, dim: int = -1) -> Any:
+        gate, value = np.split(x, 2, dim)
+        return {"Sigmoid": gate * value}
 
     def decompose(self, g: Builder, x: Value, dim: int = -1) -> Value:
         gate, value = _halves(g, x, dim)
@@ -66,6 +76,7 @@ class GeGlu(Placeholder):
     name = "geglu"
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = ("float16", "float32")  # onnxruntime has no float64 kernel of Erf
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, dim: int = -1, approximate: str = "none", gate: str = "first") -> Any:
         import torch
@@ -74,6 +85,10 @@ class GeGlu(Placeholder):
         if gate == "last":
             first, last = last, first
         return torch.nn.functional.gelu(first, approximate=approximate) * last
+
+    def terms(self, x: Any, dim: int = -1, approximate: str = "none", gate: str = "first") -> Any:
+        first, last = np.split(x, 2, dim)
+        return gelu_terms(first * last, approximate)
 
     def decompose(
         self, g: Builder, x: Value, dim: int = -1, approximate: str = "none", gate: str = "first"

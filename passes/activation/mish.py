@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto
 
-from rewriter.placeholder import Case, Placeholder, f32
+from rewriter.placeholder import ELEMENTWISE, Case, Placeholder, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ class Mish(Placeholder):
     """x · tanh(softplus(x)), elementwise; the meaning of `torch.nn.functional.mish`."""
 
     matches = ("Mish", "aten::mish", "aten::mish_", "mmcv::Mish", "mmdeploy::Mish")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:
         import torch

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import TensorProto
 
-from rewriter.placeholder import Case, Placeholder, decomposition, f32
+from rewriter.placeholder import ELEMENTWISE, Case, Placeholder, decomposition, f32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +21,16 @@ class Softplus(Placeholder):
     """ln(1 + exp(β·x)) / β, and x where β·x > threshold; the meaning of `torch.nn.functional.softplus`."""
 
     matches = ("Softplus", "aten::softplus")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
         import torch
 
         return torch.nn.functional.softplus(x, beta, threshold)
+
+    def terms(self, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+        # The logarithm of a Sigmoid of 1/2 at least.
+        return {"Sigmoid": 2 / beta}
 
     def infer(self, x: Value, **_: Any) -> Any:
         return x.type
@@ -65,11 +70,15 @@ class LogSigmoid(Placeholder):
     matches = ("LogSigmoid", "aten::log_sigmoid", "aten::log_sigmoid_forward")
     name = "logsigmoid"
     outputs = ("output", "buffer")
+    tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:
         import torch
 
         return torch.ops.aten.log_sigmoid_forward(x)
+
+    def terms(self, x: Any) -> Any:
+        return {"Sigmoid": 2.0}
 
     def infer(self, x: Value) -> Any:
         return [x.type, x.type]

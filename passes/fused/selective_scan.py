@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from passes._terms import evaluated
 from passes.fused._scan import Recurrence, blocked, scan, unrolled
 from passes.normalisation._precision import wide, wide_dtype
 from rewriter.errors import UnsupportedParameter
@@ -76,6 +77,9 @@ class SelectiveScan(Placeholder):
         if z is not None:
             result = result * torch.nn.functional.silu(z.to(dtype))
         return result.to(u.dtype), state
+
+    def terms(self, z: Any = None, **arguments: Any) -> Any:
+        return {} if z is None else {"Sigmoid": z * evaluated(self.reference, arguments)}
 
     def infer(self, u: Value, A: Value, **_: Any) -> Any:
         if not u.has_rank or not A.has_rank:

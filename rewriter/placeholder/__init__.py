@@ -3,7 +3,7 @@
 from rewriter.placeholder.binding import Bound, Ref, Site, bind
 from rewriter.placeholder.builder import Builder
 from rewriter.placeholder.case import Case, TensorSpec, b8, f32, i64
-from rewriter.placeholder.contract import Decomposition, Placeholder, decomposition
+from rewriter.placeholder.contract import ELEMENTWISE, Decomposition, Placeholder, decomposition
 from rewriter.placeholder.discovery import available
 from rewriter.placeholder.expand import Expansion, expand, infer_types
 from rewriter.placeholder.registry import Match, Selection
@@ -11,6 +11,7 @@ from rewriter.placeholder.signature import Floats, Ints, Parameter, Signature
 from rewriter.placeholder.value import Value
 
 __all__ = [
+    "ELEMENTWISE",
     "Bound",
     "Builder",
     "Case",

@@ -33,6 +33,10 @@ COMMON_DOMAINS = (
 
 FLOATS = ("float16", "float32", "float64")
 
+#: Tolerances of a pass that computes each element by itself from a few operators: a few units in the last place of the
+#: result, nothing for the size of other elements.  What kernels add is in :meth:`Placeholder.terms`.
+ELEMENTWISE: Mapping[str, tuple[float, float]] = {"float32": (2e-6, 1e-37)}
+
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -136,6 +140,20 @@ class Placeholder:
         the arguments of :meth:`reference` by name, tensors as numpy arrays.
         """
         raise NotImplementedError
+
+    def terms(self, *args: Any, **kwargs: Any) -> Mapping[str, Any]:  # noqa: ARG002  (subclasses name them)
+        """By ONNX operator, what the absolute error of its kernel is multiplied by in the result.
+
+        ``{"Sigmoid": x}`` for x · sigmoid(x): a number, or an array that broadcasts to the result.  Signs do not count.
+        It is called with the arguments of :meth:`reference` by name, floating-point tensors as float64 numpy arrays.
+        Operators and errors are in :mod:`rewriter.verify.kernels`; what follows is allowed besides the tolerance.
+        """
+        return {}
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether the pass says what kernels' errors are multiplied by."""
+        return type(self).terms is not Placeholder.terms
 
     def says_little(self, arguments: Mapping[str, Any], results: tuple[Any, ...]) -> str | None:  # noqa: ARG002
         """Why agreement on these arguments would say little, in a clause ("no box has an area"); None: it says enough.

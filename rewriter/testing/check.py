@@ -13,7 +13,7 @@ from rewriter.testing.models import build
 from rewriter.testing.variants import Variant, applies, only
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rewriter.placeholder import Placeholder
     from rewriter.storage import ModelFile
@@ -97,7 +97,7 @@ def disagreement(
     """What is wrong with the model's outputs, by name, against the reference's results; None where they agree."""
     placeholder = variant.placeholder
     for name, want in zip(built.outputs, expected, strict=True):
-        problem = compare(placeholder, np.asarray(found[name]), want)
+        problem = compare(placeholder, np.asarray(found[name]), want, lambda: built.arguments)
         if problem is not None:
             return f"{variant} {variant.case}: output '{name}' {problem}"
     if not placeholder.compares:
@@ -131,13 +131,23 @@ def reference_of(variant: Variant) -> list[Any]:
     return [from_torch(result) for result in results if result is not None]
 
 
-def compare(placeholder: Placeholder, found: Any, expected: Any) -> str | None:
-    """What is wrong, in a clause; by the pass's own tolerance for the dtype, else the one for a single operator."""
-    from rewriter.verify.compare import REGION, Tolerance, judge, measure, tolerance_for
+def compare(
+    placeholder: Placeholder,
+    found: Any,
+    expected: Any,
+    arguments: Callable[[], Mapping[str, Any]] | None = None,
+) -> str | None:
+    """What is wrong, in a clause; by the pass's own tolerance for the dtype, else the one for a single operator.
+
+    ``arguments`` gives those of the reference, by which the errors of kernels are multiplied (`Placeholder.terms`).
+    """
+    from rewriter.verify.compare import judge, measure
+    from rewriter.verify.judgement import Judgement
 
     metrics = measure(found, expected)
     if placeholder.compares and metrics.comparable:
         return None  # the pass judges the values itself, all results together
-    own = placeholder.tolerances.get(str(expected.dtype))
-    tolerance = Tolerance(*own) if own is not None else tolerance_for(str(expected.dtype), REGION)
-    return judge(found, expected, metrics, tolerance)
+    judgement = Judgement()
+    tolerance = judgement.region(placeholder, str(expected.dtype))
+    terms = None if arguments is None else judgement.terms(placeholder, arguments, expected)
+    return judge(found, expected, metrics, tolerance, terms)

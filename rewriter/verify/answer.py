@@ -67,7 +67,7 @@ def check(
         checked.judged = "" if own is None else "by the pass"
         checked.add(metrics)
         if tolerance is not None:
-            problem = judge(a, b, metrics, tolerance)
+            problem = judge(a, b, metrics, tolerance, judgement.terms(placeholder, arguments, b))
             if problem is not None:
                 problems.append(f"'{name}' {problem}")
     if own is not None and not problems:

@@ -16,7 +16,7 @@ from rewriter.execution.numbers import Array, Cosine, finite_max, is_float, to_f
 from rewriter.verify.scales import scales
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: Elements looked at in one go, so that comparing large tensors needs little memory beyond theirs.
 _CHUNK = 1 << 20
@@ -272,21 +272,36 @@ def is_float_name(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat", "complex"))
 
 
-def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance) -> str | None:
-    """What is wrong, in a clause; None where the two agree within the tolerance."""
+def judge(
+    actual: Array,
+    expected: Array,
+    metrics: Metrics,
+    tolerance: Tolerance,
+    terms: Callable[[], Array | None] | None = None,
+) -> str | None:
+    """What is wrong, in a clause; None where the two agree within the tolerance.
+
+    ``terms`` gives what each element is allowed besides (see :mod:`rewriter.verify.kernels`); it is asked where the
+    tolerance alone does not do.  The element that is shown is the one farthest beyond what it is allowed.
+    """
     if metrics.dtype != metrics.expected_dtype:
         return f"is {metrics.dtype}, expected {metrics.expected_dtype}"
     if metrics.shape != metrics.expected_shape:
         return f"has shape {list(metrics.shape)}, expected {list(metrics.expected_shape)}"
     if metrics.nan_differs:
-        return f"NaN in {metrics.nan_differs} of {metrics.count} places where only one of the two has it"
+        place = _first(actual, expected, lambda a, b: np.isnan(a) != np.isnan(b))
+        return (
+            f"NaN in {metrics.nan_differs} of {metrics.count} places where only one of the two has it{place}"
+        )
     if metrics.inf_differs:
-        return f"infinities differ in {metrics.inf_differs} of {metrics.count} places"
+        place = _first(actual, expected, lambda a, b: (a != b) & (np.isinf(a) | np.isinf(b)))
+        return f"infinities differ in {metrics.inf_differs} of {metrics.count} places{place}"
     if not metrics.differing:
         return None
     if not is_float(expected.dtype):
-        return f"{metrics.differing} of {metrics.count} elements differ{_worst(metrics)}"
-    count = _beyond(actual, expected, tolerance)
+        place = _first(actual, expected, lambda a, b: np.asarray(a != b), widen=False)
+        return f"{metrics.differing} of {metrics.count} elements differ{place}"
+    count, worst = _beyond(actual, expected, tolerance, terms)
     if not count:
         return None
     return (
@@ -294,38 +309,71 @@ def judge(actual: Array, expected: Array, metrics: Metrics, tolerance: Tolerance
         f"{f', max|a-b|/max|b| {metrics.max_scaled:.3g}' if metrics.max_scaled is not None else ''}"
         f"{f', {metrics.max_ulp:.3g} ULP' if metrics.max_ulp is not None else ''}"
         f"{f', cosine {metrics.cosine:.6f}' if metrics.cosine is not None else ''}"
-        f" (allowed: {tolerance}){_worst(metrics)}"
+        f" (allowed: {tolerance}{', and the error of its kernels' if terms is not None else ''})"
+        f"{_shown(actual, expected, worst)}"
     )
 
 
-def _beyond(actual: Array, expected: Array, tolerance: Tolerance) -> int:
-    """How many elements are farther apart than allowed, each by its own scale."""
+def _beyond(
+    actual: Array, expected: Array, tolerance: Tolerance, terms: Callable[[], Array | None] | None
+) -> tuple[int, int]:
+    """How many elements are farther apart than allowed, each by its own scale, and the flat index of the worst."""
     own = replace(tolerance, scaled=0.0)
     found = [at + np.flatnonzero(beyond(a, b, own, 0.0)) for at, a, b in _chunks(actual, expected)]
     places = np.concatenate(found) if found else np.zeros(0, np.int64)
-    if not places.size or not tolerance.scaled:
-        return int(places.size)
+    if not places.size:
+        return 0, -1
+    scale = scales(actual, expected, places) if tolerance.scaled else np.zeros(places.shape)
+    more = terms() if terms is not None else None
+    extra = (
+        np.zeros(places.shape) if more is None else np.broadcast_to(more, expected.shape).reshape(-1)[places]
+    )
     a, b = actual.reshape(-1)[places], expected.reshape(-1)[places]
-    return int(beyond(a, b, tolerance, scales(actual, expected, places)).sum())
+    left = np.flatnonzero(beyond(a, b, tolerance, scale, extra))
+    if not left.size:
+        return 0, -1
+    fa, fb = to_float64(a[left]), to_float64(b[left])
+    allowed = _allowed(fb, tolerance, scale[left], extra[left])
+    with np.errstate(over="ignore"):
+        excess = np.abs(fa - fb) / np.maximum(allowed, np.finfo(np.float64).tiny)
+    return int(left.size), int(places[left[int(excess.argmax())]])
 
 
 def beyond(
-    a: Array, b: Array, tolerance: Tolerance, scale: float | Array
+    a: Array, b: Array, tolerance: Tolerance, scale: float | Array, more: float | Array = 0.0
 ) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Of each element, whether the two are farther apart than allowed; finite ones only."""
+    """Of each element, whether the two are farther apart than allowed; finite ones only.
+
+    ``more`` is what an element is allowed besides the tolerance.
+    """
     fa, fb = to_float64(a), to_float64(b)
     with np.errstate(invalid="ignore"):
-        allowed = tolerance.atol + tolerance.rtol * np.abs(fb) + tolerance.scaled * scale
+        allowed = _allowed(fb, tolerance, scale, more)
         beyond = (np.abs(fa - fb) > allowed) & np.isfinite(fa) & np.isfinite(fb)
     if tolerance.ulp and beyond.any():
         beyond &= ulp_steps(a, b) > tolerance.ulp
     return np.asarray(beyond)
 
 
-def _worst(metrics: Metrics) -> str:
-    if metrics.worst_index is None:
-        return ""
-    return f"; at {list(metrics.worst_index)} {metrics.worst_actual}, expected {metrics.worst_expected}"
+def _allowed(expected: Array, tolerance: Tolerance, scale: float | Array, more: float | Array) -> Array:
+    return np.asarray(tolerance.atol + tolerance.rtol * np.abs(expected) + tolerance.scaled * scale + more)
+
+
+def _first(
+    actual: Array, expected: Array, differ: Callable[[Array, Array], Array], *, widen: bool = True
+) -> str:
+    """The first element where ``differ`` holds, as the end of a clause."""
+    for at, a, b in _chunks(actual, expected):
+        found = np.flatnonzero(differ(to_float64(a), to_float64(b)) if widen else differ(a, b))
+        if found.size:
+            return _shown(actual, expected, at + int(found[0]))
+    return ""
+
+
+def _shown(actual: Array, expected: Array, place: int) -> str:
+    """The two numbers at a flat index, as the end of a clause."""
+    index = tuple(int(i) for i in np.unravel_index(place, expected.shape))
+    return f"; at {list(index)} {actual[index]}, expected {expected[index]}"
 
 
 def _chunks(actual: Array, expected: Array) -> Iterator[tuple[int, Array, Array]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from rewriter.errors import UsageError
 from rewriter.verify.compare import REGION, WHOLE, Thresholds, Tolerance, judge, measure, tolerance_for
 from rewriter.verify.judges import Misfit, pair_rows, settle_ties
+from rewriter.verify.kernels import allowance
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,6 +157,17 @@ class Judgement:
         else:
             stated = tolerance_for(dtype, REGION)
         return self.thresholds.override(stated, dtype)
+
+    def terms(
+        self, placeholder: Placeholder, arguments: Callable[[], Mapping[str, Any]], expected: Array
+    ) -> Callable[[], Array | None] | None:
+        """What kernels' errors allow a placeholder's result besides, to be asked for; None where nothing is said.
+
+        Thresholds that were asked for hold alone.
+        """
+        if self.thresholds or not placeholder.has_terms:
+            return None
+        return partial(allowance, placeholder, arguments, expected)
 
     def differs(self, found: Data, expected: Data, into: Checked | None = None) -> str | None:
         """What is wrong with a value (a tensor, a sequence or a map of them, or nothing); None where it agrees.

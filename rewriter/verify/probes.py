@@ -153,12 +153,14 @@ class Prober:
         if region.placeholder.compares:
             return self._check(region, actual, others, moved) is not None
         return any(
-            self._differs(region, a, b, c)
+            self._differs(region, a, b, c, feeds)
             for a, b, c in triples
             if a is not None and b is not None and c is not None
         )
 
-    def _differs(self, region: Region, actual: Array, expected: Array, other: Array) -> bool:
+    def _differs(
+        self, region: Region, actual: Array, expected: Array, other: Array, feeds: Mapping[str, Array]
+    ) -> bool:
         if actual.dtype != expected.dtype or actual.shape != expected.shape:
             return True
         if not is_float(expected.dtype):
@@ -171,7 +173,11 @@ class Prober:
             own = float(np.abs(b - c)[finite].max()) if finite.any() else 0.0
             scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
             tolerance = self.options.judgement.region(region.placeholder, expected.dtype.name)
+            given = partial(plain_arguments, region.bound, partial(_value, feeds=feeds))
+            terms = self.options.judgement.terms(region.placeholder, given, expected)
+            more = terms() if terms is not None else None
             allowed = tolerance.atol + tolerance.rtol * np.abs(b) + tolerance.scaled * scale + _SLACK * own
+            allowed = allowed if more is None else allowed + more
             off = np.where(finite, ~(np.abs(a - b) <= allowed), ~((a == b) | (np.isnan(a) & np.isnan(b))))
         return bool((off & settled).any())
 

@@ -126,10 +126,16 @@ def differs(subject: Subject, feeds: Mapping[str, Any], expected: list[Any], ses
         return f"refuses: {error}"
     placeholder = subject.placeholder
     for actual, want in zip(found, expected, strict=True):
-        problem = compare(placeholder, np.asarray(actual), want)
+        problem = compare(placeholder, np.asarray(actual), want, lambda: arguments(subject, feeds))
         if problem is not None:
             return problem
     return placeholder.compare(tuple(found), tuple(expected)) if placeholder.compares else None
+
+
+def arguments(subject: Subject, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the reference where ``feeds`` are the model's inputs."""
+    built = subject.built()
+    return {key: _fed(key, value, built.feeds, feeds) for key, value in built.arguments.items()}
 
 
 def inputs(subject: Subject) -> Iterator[tuple[dict[str, Any], list[Any]]]:
@@ -144,9 +150,8 @@ def inputs(subject: Subject) -> Iterator[tuple[dict[str, Any], list[Any]]]:
             built = subject.built(seed=seed)
             rng = np.random.default_rng(100 + seed)
             feeds = {key: change(rng, value) for key, value in built.feeds.items()}
-            arguments = {key: _fed(key, value, built.feeds, feeds) for key, value in built.arguments.items()}
             try:
-                expected = reference(subject.placeholder, arguments)
+                expected = reference(subject.placeholder, arguments(subject, feeds))
             except Exception:  # noqa: BLE001  (not legal)
                 continue
             if differs(subject, feeds, expected, session) is None:

@@ -109,7 +109,7 @@ def run(
     for name, want in zip(built.outputs, expected, strict=True):
         got = np.asarray(found[name])
         if tolerance is None:
-            problem = compare(placeholder, got, want)
+            problem = compare(placeholder, got, want, lambda: built.arguments)
         else:
             problem = judge(got, want, measure(got, want), Tolerance(*tolerance))
         if problem is not None:

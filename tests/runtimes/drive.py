@@ -16,7 +16,7 @@ from rewriter.decompose import decompose
 from rewriter.errors import NeedsRank, UnsupportedParameter
 from rewriter.placeholder import Placeholder, Selection
 from rewriter.storage import ModelFile
-from rewriter.testing.check import compare, reference_of
+from rewriter.testing.check import compare, model_of, reference_of
 from rewriter.testing.models import build
 from rewriter.testing.variants import Variant, applies, only
 
@@ -167,7 +167,7 @@ def _finding(trial: Trial, folder: Path, number: int, runtime: str) -> Finding:
     if len(found) != len(trial.expected):
         return Finding(Result.WRONG, f"gives {len(found)} outputs, expected {len(trial.expected)}")
     for i, (got, want) in enumerate(zip(found, trial.expected, strict=True)):
-        problem = compare(trial.variant.placeholder, got, want)
+        problem = compare(trial.variant.placeholder, got, want, lambda: model_of(trial.variant).arguments)
         if problem is not None:
             return Finding(Result.WRONG, f"output {i} {problem}")
     return Finding(Result.RIGHT)
