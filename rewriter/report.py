@@ -408,16 +408,17 @@ def write(path: Path, data: dict[str, Any]) -> None:
     """Write a report, as a page or as JSON by its name, whole or not at all; ModelWriteError where that cannot be
     done.
     """
+    from rewriter.storage.destination import Staged
+
     if is_page(path):
         from rewriter.page import render
 
         text = render(data)
     else:
         text = to_json(data)
-    scratch = path.with_name(f".{path.name}.tmp")
     try:
-        scratch.write_text(text, encoding="utf-8", errors="backslashreplace")
-        scratch.replace(path)
+        with Staged(path.parent, None) as staged:
+            staged.write(text.encode(errors="backslashreplace"))
+            staged.place(path)
     except OSError as error:
-        scratch.unlink(missing_ok=True)
         raise ModelWriteError(f"the report cannot be written: {error.strerror}", where=str(path)) from error

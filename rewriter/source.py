@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -52,6 +51,7 @@ def open_source(source: Source) -> Iterator[ModelFile]:
     from onnx import ModelProto
 
     from rewriter.storage import ModelFile
+    from rewriter.storage.scratch import scratch_folder
 
     if isinstance(source, (str, os.PathLike)):
         with ModelFile.open(Path(source)) as file:
@@ -64,8 +64,8 @@ def open_source(source: Source) -> Iterator[ModelFile]:
             with ModelFile.from_proto(source.model_proto) as file:
                 yield file
         else:
-            with tempfile.TemporaryDirectory(prefix="onnx-rewrite-") as folder:
-                path = Path(folder) / "model.onnx"
+            with scratch_folder() as folder:
+                path = folder / "model.onnx"
                 source.save(str(path), external_data=True)
                 with ModelFile.open(path) as file:
                     yield file

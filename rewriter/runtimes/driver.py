@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.runtimes.exchange import read_all, write_all
 from rewriter.runtimes.names import RUNTIMES
+from rewriter.storage.scratch import scratch_folder
 from rewriter.verify.proof import Checked
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ def run(
     results = [_installed(name) for name in names]
     if all(result.status == "not installed" for result in results):
         return results
-    with tempfile.TemporaryDirectory(prefix="onnx-rewrite-") as scratch:
-        folder = Path(scratch)
+    with scratch_folder() as folder:
         file.save(folder / "model.onnx", model)
         (folder / "inputs.json").write_text(json.dumps([list(sample.feeds) for sample in samples]))
         for number, sample in enumerate(samples):

@@ -9,13 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rewriter.simplify.optimizers import ALLOWED, REFUSED
+from rewriter.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,7 @@ def run_worker(
     """
     if timeout <= 0:
         raise OutOfTime
-    with tempfile.TemporaryDirectory(prefix="onnx-rewrite-") as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         options = asdict(task) | {
             "allowed": sorted(ALLOWED),
             "refused": sorted(REFUSED),

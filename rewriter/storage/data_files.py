@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,13 +17,15 @@ from rewriter.storage.mapped import MappedFile
 from rewriter.storage.plan import Message, plan
 from rewriter.storage.sink import FileSink
 from rewriter.storage.skeleton import scan
+from rewriter.storage.sparse import same_bytes
 from rewriter.storage.wire import IrregularError, WireError
 
 if TYPE_CHECKING:
-    from contextlib import ExitStack
+    from collections.abc import Iterable
     from pathlib import Path
 
     from rewriter.storage.external import ExternalData
+    from rewriter.storage.undo import Undo
 
 
 class Origin(Protocol):
@@ -34,36 +35,11 @@ class Origin(Protocol):
     external: ExternalData
 
 
-@dataclass(frozen=True, slots=True)
-class Undo:
-    """Takes new files away again, unless the model that refers to them, ``staged``, has got its name ``final``."""
-
-    stack: ExitStack
-    model: Staged
-    final: Path
-
-    def file(self, path: Path, data: Staged) -> None:
-        """To be called before ``data`` is named ``path``."""
-        self.stack.callback(self._unlink, path, data)
-
-    def folder(self, path: Path) -> None:
-        self.stack.callback(self._rmdir, path)
-
-    def _unlink(self, path: Path, data: Staged) -> None:
-        if data.is_at(path) and not self.model.is_at(self.final):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-    @staticmethod
-    def _rmdir(path: Path) -> None:
-        with contextlib.suppress(OSError):  # not empty
-            path.rmdir()
-
-
-def install(origin: Origin, staged: Staged, destination: Destination, undo: Undo) -> Path:
+def install(origin: Origin, staged: Staged, destination: Destination, undo: Undo, *, share: bool) -> Path:
     """Name the data file: ``<model>.data``, or with a number where that exists and is another's.
 
-    A file of the same content is used as it is, so that a second run gives the same model.
+    With ``share`` a file of the same content is used as it is, so that a second run gives the same model.  That needs
+    the lock of the folder: another run could remove the file meanwhile.
     """
     name = destination.path.name
     for number in count():
@@ -71,12 +47,16 @@ def install(origin: Origin, staged: Staged, destination: Destination, undo: Undo
         undo.file(path, staged)
         if staged.place_new(path):
             return path
-        if _same_content(path, staged.fd) and not _is_input(origin, path):
+        if share and _same_content(path, staged.fd) and not _is_input(origin, path):
             return path
     raise AssertionError
 
 
-def copy_data(origin: Origin, location: str, destination: Destination, undo: Undo) -> bool:
+def copy_data(origin: Origin, location: str, destination: Destination, undo: Undo, *, share: bool) -> bool:
+    """Copy a data file of the input to the same relative name beside the target; False where that cannot be.
+
+    With ``share`` a file of the same content that is there already serves; see :func:`install`.
+    """
     source = origin.external.file(location, "external data")
     path = destination.folder / location
     if not _real(path.parent).is_relative_to(_real(destination.folder)) or path == destination.path:
@@ -87,8 +67,10 @@ def copy_data(origin: Origin, location: str, destination: Destination, undo: Und
     except (FileExistsError, NotADirectoryError):  # what should be a folder is a file
         return False
     if taken:
-        return not _is_input(origin, path) and _same_content(path, source.fd)
-    with Staged(path.parent, source.mode) as staged:
+        return share and not _is_input(origin, path) and _same_content(path, source.fd)
+    # In the folder of the model, where the next run looks for what a dead one left.
+    same_disk = path.parent.stat().st_dev == destination.folder.stat().st_dev
+    with Staged(destination.folder if same_disk else path.parent, source.mode) as staged:
         sink = FileSink(staged.fd)
         sink.copy(source.fd, 0, source.size)
         sink.flush()
@@ -100,8 +82,8 @@ def copy_data(origin: Origin, location: str, destination: Destination, undo: Und
 def _make_folders(folder: Path, undo: Undo) -> None:
     if not folder.is_dir():
         _make_folders(folder.parent, undo)
-        folder.mkdir()
         undo.folder(folder)
+        folder.mkdir()
 
 
 def _same_content(path: Path, fd: int) -> bool:
@@ -114,24 +96,30 @@ def _same_content(path: Path, fd: int) -> bool:
     except OSError:
         return False
     try:
-        block = 1 << 22
-        return all(
-            os.pread(fd, block, offset) == os.pread(other.fd, block, offset)
-            for offset in range(0, size, block)
-        )
+        return same_bytes(fd, other.fd, size)
     finally:
         other.close()
 
 
 def _is_input(origin: Origin, path: Path) -> bool:
     """Whether ``path`` is a data file of another model file that is being read."""
-    return origin.file is not None and any(path.samefile(used) for used in origin.external.paths())
+    return origin.file is not None and _is_own(origin, path)
+
+
+def _is_own(origin: Origin, path: Path) -> bool:
+    return any(same_file(path, used) for used in origin.external.paths())
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether both names lead to one file; False where either leads to none."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return False
 
 
 def references(destination: Destination) -> set[str]:
     """Data files of ours that the model about to be replaced refers to."""
-    if destination.existing is None:
-        return set()
     ours = re.compile(re.escape(destination.path.name) + r"(\.[1-9][0-9]*)?\.data")
     with contextlib.suppress(OSError):
         names = [path.name for path in destination.folder.iterdir()]
@@ -140,12 +128,16 @@ def references(destination: Destination) -> set[str]:
     return set()
 
 
-def remove_orphans(origin: Origin, destination: Destination, names: set[str]) -> None:
-    for name in sorted(names):
-        path = destination.folder / name
+def orphans(origin: Origin, destination: Destination, kept: set[str]) -> list[Path]:
+    """Data files of ours that only the model about to be replaced needs; not those of the input."""
+    names = sorted(references(destination) - kept)
+    return [path for path in (destination.folder / name for name in names) if not _is_own(origin, path)]
+
+
+def remove(paths: Iterable[Path]) -> None:
+    for path in paths:
         with contextlib.suppress(OSError):
-            if not any(path.samefile(used) for used in origin.external.paths()):
-                path.unlink()
+            path.unlink()
 
 
 def locations_in(path: Path) -> set[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rewriter.errors import ModelWriteError
+from rewriter.storage.locks import is_at, lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,23 +67,19 @@ class Destination:
 
 
 class Staged:
-    """A file being written under a passing name in its final folder; leaving the context unplaced removes it."""
+    """A file being written under a temporary name in its final folder; leaving the context unplaced removes it.
+
+    It is locked while it is written, which tells other runs that it is in use.
+    """
 
     def __init__(self, folder: Path, mode: int | None) -> None:
         self.folder = folder
-        while True:
-            self.path = folder / f".rewrite-{secrets.token_hex(8)}.tmp"
-            try:
-                self.fd = os.open(
-                    self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
-                )
-                break
-            except FileExistsError:
-                continue
+        self.fd = -1
         self._placed = False
-        found = os.fstat(self.fd)
-        self._identity = (found.st_dev, found.st_ino)
         try:
+            self._create()
+            found = os.fstat(self.fd)
+            self._identity = (found.st_dev, found.st_ino)
             if mode is not None:
                 with contextlib.suppress(OSError):  # file systems without permissions
                     os.fchmod(self.fd, mode)
@@ -90,16 +87,37 @@ class Staged:
             self.__exit__()
             raise
 
+    def _create(self) -> None:
+        while True:
+            self.path = self.folder / f".rewrite-{secrets.token_hex(8)}.tmp"
+            try:
+                self.fd = os.open(
+                    self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0), 0o666
+                )
+            except FileExistsError:
+                continue
+            # Another run may take the file for a dead run's before it is locked; then there is another name.
+            if lock(self.fd) is not False and is_at(self.fd, self.path):
+                return
+            os.close(self.fd)
+            self.fd = -1
+            self.path.unlink(missing_ok=True)
+
     def __enter__(self) -> Staged:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
         if not self._placed:
             with contextlib.suppress(OSError):
                 self.path.unlink()
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def write(self, data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(self.fd, view) :]
 
     def finish(self) -> None:
         """On disk."""
@@ -168,6 +186,13 @@ _SAID = {
     errno.ENAMETOOLONG: ("the file name is too long", "choose a shorter one"),
     errno.ELOOP: ("it is a link that leads to itself", "remove it or choose another name"),
     errno.ENOTDIR: ("a part of its path is not a folder", "check the path"),
+    errno.ENOENT: (
+        "the folder or an unfinished file in it is gone",
+        "another program removed it: create the folder and run again",
+    ),
+    errno.ESTALE: ("the file server has lost the file", "run again"),
+    errno.EIO: ("the disk or the file server failed", "check it, and run again"),
+    errno.EDEADLK: ("the file server refuses a lock", "run again"),
 }
 
 

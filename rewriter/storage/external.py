@@ -103,6 +103,11 @@ class ExternalData:
         for file in self._files.values():
             file.check_unchanged()
 
+    def in_place(self, locations: Iterable[str]) -> None:
+        """Raises ModelReadError where one of ``locations`` leads to another file than the one that was read."""
+        for location in locations:
+            self.file(location, "external data").check_in_place()
+
     def close(self) -> None:
         for file in self._files.values():
             file.close()

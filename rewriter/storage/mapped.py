@@ -94,6 +94,11 @@ class MappedFile:
         if _identity(now) != _identity(self._stat):
             raise self._changed()
 
+    def check_in_place(self) -> None:
+        """Raises ModelReadError if its path leads to another file by now, or to none."""
+        if not self.is_same(self.path):
+            raise self._changed()
+
     def release(self) -> None:
         if self._map is not None:
             with contextlib.suppress(

@@ -1,4 +1,7 @@
-"""Writing to a descriptor: small pieces are gathered, ranges of other files are copied by the kernel where it can."""
+"""Writing to a descriptor: small pieces are gathered, ranges of other files are copied by the kernel where it can.
+
+Holes of other files stay holes.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Protocol
 
 from rewriter.errors import ModelReadError
+from rewriter.storage.sparse import pieces
 
 if TYPE_CHECKING:
     Bytes = bytes | memoryview
@@ -53,6 +57,7 @@ class FileSink:
         self._range: tuple[int, int, int] | None = None
         self._kernel = hasattr(os, "copy_file_range")
         self._started = 0
+        self._ends_in_hole = False
 
     def write(self, data: Bytes) -> None:
         view = memoryview(data).cast("B")
@@ -92,6 +97,9 @@ class FileSink:
     def flush(self) -> None:
         self._flush_range()
         self._flush_small()
+        if self._ends_in_hole:
+            os.ftruncate(self.fd, os.lseek(self.fd, 0, os.SEEK_CUR))
+            self._ends_in_hole = False
 
     def _flush_small(self) -> None:
         if self._small:
@@ -101,6 +109,7 @@ class FileSink:
             self._write_all(memoryview(data))
 
     def _write_all(self, view: memoryview) -> None:
+        self._ends_in_hole = False
         while len(view):
             view = view[os.write(self.fd, view) :]
 
@@ -119,6 +128,15 @@ class FileSink:
                 self._flush_small()
             return
         self._flush_small()
+        for start, stop, has_data in pieces(fd, offset, end):
+            if has_data or stop - start < SMALL_RANGE:
+                self._copy_range(fd, start, stop)
+            else:
+                os.lseek(self.fd, stop - start, os.SEEK_CUR)
+                self._ends_in_hole = True
+
+    def _copy_range(self, fd: int, offset: int, end: int) -> None:
+        self._ends_in_hole = False
         while offset < end:
             done = self._kernel_copy(fd, offset, min(end - offset, STRIDE))
             if not done:
