@@ -161,6 +161,12 @@ class UnsupportedParameter(DecompositionError):  # noqa: N818
     code = "unsupported-parameter"
 
 
+class DerivationError(DecompositionError):
+    """No decomposition could be derived from an operator's definition in PyTorch."""
+
+    code = "not-derived"
+
+
 class CyclicDecompositionError(DecompositionError):
     """Placeholders decompose into one another without end."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
+from rewriter.derive import extend
 from rewriter.graph.advice import Advice, advice
 from rewriter.graph.kept import texts, unmatched_keep
 from rewriter.graph.leftover import meant
@@ -151,7 +152,7 @@ def inspect(
 
     The arguments are those of :func:`rewriter.rewrite`.
     """
-    selection = Selection.load(passes, bind)
+    selection = extend(Selection.load(passes, bind))
     with open_source(source) as file:
         stamped = manifest.read(file.model)
         valid = manifest.read_valid(file.model, file)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter import manifest as manifests
 from rewriter import stamp
 from rewriter.decompose import decompose
+from rewriter.derive import extend
 from rewriter.digest import digest
 from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError, VerificationError
 from rewriter.graph.interface import renamed_outputs
@@ -138,7 +139,7 @@ def rewrite(
                 }
             )
         trained_with = _trained_with(operators, check_gradients)
-        selection = Selection.load(passes, bind)
+        selection = extend(Selection.load(passes, bind))
         libraries = Libraries.read(library or {})
         run = _Run(
             report,

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import FunctionProto
+from onnx import AttributeProto, FunctionProto
 
 from rewriter.graph.arithmetic import MAX_ELEMENTS, OPERATORS, evaluate
 
 if TYPE_CHECKING:
-    from onnx import AttributeProto, NodeProto, TensorProto
+    from onnx import NodeProto, TensorProto
 
     from rewriter.graph.scopes import Scope
     from rewriter.storage import ModelFile
@@ -101,6 +101,8 @@ class Constants(Mapping[str, Array]):
         for attribute in node.attribute:
             if attribute.ref_attr_name:
                 return None
+            if attribute.name == "value" and attribute.type == AttributeProto.STRING:
+                return np.asarray(attribute.s, dtype=object)  # what torch's fall-through makes of a string
             if attribute.name == "value":
                 return self._file.array(attribute.t)
             value = literal(attribute)

@@ -103,6 +103,7 @@ def _expand(
             where=site.where,
             remedy="one of their passes must decompose into standard operators",
         )
+    match = match.at(site)
     plain, aliases = readable_names(site)
     expansion = expand(match.placeholder, plain, match=match, portable=here.portable)
     inputs = {name: aliases.get(name, name) for name in plain.node.input if name}

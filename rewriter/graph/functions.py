@@ -241,7 +241,8 @@ class Frames:
         site, _ = readable_names(self.site(frame, found, types))
         inferred: Sequence[TensorType | None] = ()
         try:
-            inferred = infer_types(found.match.placeholder, site, match=found.match)
+            match = found.match.at(site)
+            inferred = infer_types(match.placeholder, site, match=match)
         except RewriteError as error:
             frame.errors.setdefault(found, error)
         except Exception as error:  # noqa: BLE001  (a pass is anybody's code)

@@ -21,6 +21,7 @@ from onnx import AttributeProto, helper, numpy_helper
 from rewriter.errors import BindingError, Where
 from rewriter.placeholder.conversion import as_kind, kind_of, plain, short
 from rewriter.placeholder.rules import Attribute, Fixed, literal
+from rewriter.placeholder.signature import Kind
 from rewriter.types import TensorType, dtype_name
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ class _Binder:
                 raise self._missing(parameter)
             return parameter.absent()
         constant = self._constant(name)
-        if constant is not None and parameter.is_constant:
+        if constant is not None and parameter.is_constant and not parameter.prefers_tensor:
             try:
                 return self._convert(parameter, constant, f"input {index} ('{name}')")
             except BindingError:
@@ -310,7 +311,10 @@ class _Binder:
         return self.site.constants.get(name)
 
     def _convert(self, parameter: Parameter, value: Any, what: str) -> Any:
-        for kind in parameter.kinds:
+        kinds = parameter.kinds
+        if parameter.prefers_tensor and isinstance(value, (list, tuple)):
+            kinds = (Kind.INTS, Kind.FLOATS, Kind.STRS)  # a list stays one, also of one element
+        for kind in kinds:
             try:
                 return as_kind(kind, value)
             except (TypeError, ValueError):

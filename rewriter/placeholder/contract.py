@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rewriter.errors import PassDefinitionError
-from rewriter.placeholder.signature import Signature, is_partial, read_signature
+from rewriter.placeholder.signature import Signature, is_partial, read_reference, read_signature
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from rewriter.placeholder.binding import Site
     from rewriter.placeholder.case import Case
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
@@ -88,9 +89,11 @@ def decomposition(
 class Placeholder:
     """What an operator means, how it decomposes into standard ONNX, and on which cases that is tested.
 
-    A pass defines :meth:`reference` (plain torch, imported inside the method), :meth:`cases`, and either one method
-    ``decompose(self, g, …)`` or several marked with :func:`decomposition`.  Their parameters are those of the operator,
-    in its own order (see :mod:`rewriter.placeholder.signature`); all but one may leave out what they do not use.
+    A pass defines ``matches`` and :meth:`reference` (plain torch, imported inside the method).  That is enough: a
+    decomposition is derived from the reference.  One that is written is either one method ``decompose(self, g, …)`` or
+    several marked with :func:`decomposition`.  Their parameters are those of the operator, in its own order (see
+    :mod:`rewriter.placeholder.signature`); all but one may leave out what they do not use.  :meth:`cases` says on what
+    it is tested.
     """
 
     #: What the pass is called on the command line; by default the class name in snake_case.
@@ -122,8 +125,11 @@ class Placeholder:
         raise NotImplementedError
 
     def cases(self) -> Iterator[Case]:
-        """Inputs and parameters on which every decomposition must agree with :meth:`reference`."""
-        raise NotImplementedError
+        """Inputs and parameters on which every decomposition must agree with :meth:`reference`.
+
+        None by default: the types and values of a model's own nodes are the cases then.
+        """
+        return iter(())
 
     def infer(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ARG002  (subclasses name them)
         """Types of the results, called like a decomposition without the builder; None: infer from a decomposition.
@@ -196,9 +202,18 @@ class Placeholder:
                     del found[key]
         return tuple(found.values())
 
+    def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002
+        """The pass that takes ``site``: another one where the operator has overloads, which only inputs tell apart.
+
+        ``ignored`` are attributes of the node that are no arguments.
+        """
+        return self
+
     @functools.cached_property
     def signature(self) -> Signature:
         owner = type(self).__name__
+        if not self.decompositions:
+            return read_reference(self.reference, owner)
         whole = next((item for item in self.decompositions if not is_partial(item.build)), None)
         if whole is None:
             raise PassDefinitionError(
@@ -218,19 +233,12 @@ class Placeholder:
         owner = type(self).__name__
         if not self.matches:
             raise PassDefinitionError("no operator names to match", where=owner, remedy="set `matches`")
-        if not self.decompositions:
+        if type(self).reference is Placeholder.reference:
             raise PassDefinitionError(
-                "no decomposition",
+                "no reference(): its PyTorch meaning is missing, so it could not be proved",
                 where=owner,
-                remedy="define decompose(self, g, …) or mark methods with @decomposition",
+                remedy="define reference()",
             )
-        for method, why in (("reference", "its PyTorch meaning"), ("cases", "the inputs it is tested on")):
-            if getattr(type(self), method) is getattr(Placeholder, method):
-                raise PassDefinitionError(
-                    f"no {method}(): {why} is missing, so it could not be proved",
-                    where=owner,
-                    remedy=f"define {method}()",
-                )
         for item in self.decompositions:
             self._check_parameters(item, owner)
         for alias, target in self.aliases.items():

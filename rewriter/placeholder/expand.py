@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from rewriter.errors import (
     DecompositionError,
     DecompositionFault,
+    DerivationError,
     NeedsRank,
     RewriteError,
     UnsupportedAtOpset,
@@ -74,13 +75,18 @@ def expand(
     """
     bound = bind_site(placeholder, site, match)
     refusals: list[DecompositionError] = []
-    for candidate in _candidates(placeholder, site, bound, portable, force):
+    candidates = _candidates(placeholder, site, bound, portable, force)
+    if match is not None and match.last_resort is not None and force is None:
+        candidates.append(match.last_resort)
+    for candidate in candidates:
         try:
             return _run(placeholder, candidate, site, bound)
-        except (NeedsRank, UnsupportedAtOpset, UnsupportedParameter) as error:
+        except (NeedsRank, UnsupportedAtOpset, UnsupportedParameter, DerivationError) as error:
             # A form that cannot serve here leaves the node to the next one.
+            error.where = error.where or site.where
             refusals.append(error)
     if refusals:
+        # What stopped a form that someone wrote says more than why none could be derived.
         raise refusals[0]
     others = _candidates(placeholder, site, bound, False, force) if portable else []
     raise _none_serves(placeholder, site, force, [item.name for item in others])

@@ -6,7 +6,7 @@ for one run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rewriter.domains import is_runtime_domain
@@ -20,11 +20,12 @@ from rewriter.placeholder.discovery import all_names, available, resolve
 from rewriter.placeholder.rules import BindRule, parse_bind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from onnx import NodeProto
 
-    from rewriter.placeholder.contract import Placeholder
+    from rewriter.placeholder.binding import Site
+    from rewriter.placeholder.contract import Decomposition, Placeholder
 
 
 #: The exporters write the same operators under either.
@@ -43,6 +44,13 @@ class Match:
     selectors: tuple[str, ...] = ()
     #: Whether the meaning was assumed: the pass was named, but does not list the node's domain.
     assumed: bool = False
+    #: The decomposition to try where none of the pass's own serves.
+    last_resort: Decomposition | None = None
+
+    def at(self, site: Site) -> Match:
+        """This match with the pass for ``site``, where that depends on the node's inputs."""
+        exact = self.placeholder.at(site, self.selectors)
+        return self if exact is self.placeholder else replace(self, placeholder=exact)
 
 
 def operator_of(node: NodeProto) -> tuple[str, str, tuple[str, ...]]:
@@ -73,6 +81,10 @@ class Selection:
     rules: tuple[BindRule, ...] = ()
     #: What was asked for, as the command takes it; "…" for what it cannot take.
     asked: tuple[str, ...] = ("…",)
+    #: Makes the decomposition of a pass where none of its own serves.
+    last_resort: Callable[[Placeholder], Decomposition] | None = None
+    #: Finds a pass for an operator, by domain and name, that none of ``passes`` takes.
+    unknown: Callable[[str, str], Placeholder | None] | None = None
     _names: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
@@ -126,6 +138,12 @@ class Selection:
 
     def match(self, node: NodeProto, where: Where | None = None) -> Match | None:
         """The pass that takes ``node``, which is known to be a placeholder; AmbiguousMatchError where two do."""
+        found = self._match(node, where)
+        if found is None or self.last_resort is None:
+            return found
+        return replace(found, last_resort=self.last_resort(found.placeholder))
+
+    def _match(self, node: NodeProto, where: Where | None) -> Match | None:
         domain, name, selectors = operator_of(node)
         for rule in self.rules:
             if rule.op_type == name and _same_domain(rule.domain, domain):
@@ -151,7 +169,10 @@ class Selection:
                 where=where,
                 remedy="name one of them with --passes, or tell them apart with --bind",
             )
-        return certain[0] if certain else None
+        if certain or self.unknown is None:
+            return certain[0] if certain else None
+        other = self.unknown("aten" if domain in _ATEN else domain, name)
+        return None if other is None else Match(other, _qualified(domain, name), None, selectors)
 
     def _bound_to(self, rule: BindRule) -> Placeholder:
         """The pass that ``rule`` names."""

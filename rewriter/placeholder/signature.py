@@ -92,6 +92,8 @@ class Parameter:
     default: Any = inspect.Parameter.empty
     nullable: bool = False
     variadic: bool = False
+    #: Whether an input is a tensor even where it is constant; only an attribute gives another kind.
+    prefers_tensor: bool = False
 
     @property
     def required(self) -> bool:
@@ -205,6 +207,68 @@ def read_signature(function: Callable[..., Any], owner: str) -> Signature:
             )
         )
     return Signature(tuple(parameters))
+
+
+#: What a parameter of a reference may be that says nothing of itself.
+_ANYTHING = (Kind.INT, Kind.INTS, Kind.FLOAT, Kind.FLOATS, Kind.STR, Kind.STRS, Kind.TENSOR)
+
+
+def read_reference(function: Callable[..., Any], owner: str) -> Signature:
+    """The operator's parameters as ``reference(x, …)`` declares them, for a pass without a decomposition.
+
+    1. An annotation says what it says in a decomposition; ``torch.Tensor`` is a tensor.
+    2. Without one, the default does: ``scale=1.0`` is a number, ``dims=(0, 1)`` a list of integers.
+    3. Without either, it is a tensor where an input gives it, and whatever an attribute holds.
+    """
+    where = f"{owner}.{function.__name__}"
+    parameters = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise PassDefinitionError(
+                f"'**{parameter.name}' hides what the operator takes",
+                where=where,
+                remedy="name every parameter",
+            )
+        kinds, nullable = _reference_kinds(parameter)
+        variadic = parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        default = tuple(parameter.default) if isinstance(parameter.default, list) else parameter.default
+        parameters.append(
+            Parameter(
+                parameter.name,
+                (Kind.TENSOR,) if variadic else kinds,
+                default,
+                nullable or default is None,
+                variadic,
+                prefers_tensor=kinds == _ANYTHING,
+            )
+        )
+    return Signature(tuple(parameters))
+
+
+def _reference_kinds(parameter: inspect.Parameter) -> tuple[tuple[Kind, ...], bool]:
+    hint = parameter.annotation
+    if hint is not inspect.Parameter.empty:
+        text = hint if isinstance(hint, str) else inspect.formatannotation(hint)
+        bare = text.replace("typing.", "").replace("Optional[", "").replace(" | None", "").rstrip("]")
+        if bare.rpartition(".")[2] in ("Tensor", "Value"):
+            return (Kind.TENSOR,), bare != text
+        known = {**_annotation_names(), "int": int, "float": float, "bool": bool, "str": str}
+        known |= {"tuple[int, ...": Ints, "list[int": Ints, "tuple[float, ...": Floats, "list[float": Floats}
+        if bare in known and known[bare] in _SIMPLE:
+            return (_SIMPLE[known[bare]],), bare != text
+    default = parameter.default
+    items = default if isinstance(default, (list, tuple)) else (default,)
+    for python, one, many in (
+        (bool, Kind.BOOL, Kind.INTS),
+        (int, Kind.INT, Kind.INTS),
+        (float, Kind.FLOAT, Kind.FLOATS),
+        (str, Kind.STR, Kind.STRS),
+    ):
+        if items and all(isinstance(item, python) for item in items):
+            return (many if items is default else one,), False
+    if items is default:
+        return (Kind.INTS, Kind.FLOATS), False
+    return _ANYTHING, False
 
 
 def _annotation_names() -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import ModelProto
 
+from rewriter.derive import extend
 from rewriter.errors import UsageError
 from rewriter.execution.weights import Weights
 from rewriter.graph.functions import Frames
@@ -140,7 +141,7 @@ def run(
     from rewriter.source import open_source
     from rewriter.storage import ModelFile
 
-    selection = Selection.load(passes, bind)
+    selection = extend(Selection.load(passes, bind))
     libraries = Libraries.read(library or {}).paths
     given = load_given(Path(inputs) if not hasattr(inputs, "items") else inputs)  # type: ignore[arg-type]
     if isinstance(model, ModelFile):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rewriter.execution.session import Session
     from rewriter.graph.survey import Call, Found
     from rewriter.placeholder.binding import Bound, Ref, Site
+    from rewriter.placeholder.registry import Match
     from rewriter.standin.parts import Part
     from rewriter.standin.plan import Plan
 
@@ -127,9 +128,9 @@ class ReferenceStep:
             kind = self._type(held[name]) if name else None
             types.append(None if kind is None else kind.to_proto())
         site = replace(plan.engine.frames.site(plan.frame, self.found, types), node=self.node)
-        bound = self._bound(site, held)
+        match, bound = self._bound(site, held)
         try:
-            results = evaluate(self.match.placeholder, bound, lambda ref: _value(ref, held, values))
+            results = evaluate(match.placeholder, bound, lambda ref: _value(ref, held, values))
         except RewriteError as error:
             error.where = error.where or self.found.where
             raise
@@ -151,7 +152,7 @@ class ReferenceStep:
         shape = held.ort.shape() if not held.has_data else np.shape(held.data)
         return TensorType(kind.tensor_type.elem_type, tuple(int(size) for size in shape))
 
-    def _bound(self, site: Site, held: Mapping[str, Held]) -> Bound:
+    def _bound(self, site: Site, held: Mapping[str, Held]) -> tuple[Match, Bound]:
         try:
             return self._bind(site)
         except BindingError as error:
@@ -163,9 +164,10 @@ class ReferenceStep:
             except BindingError:
                 raise error from None
 
-    def _bind(self, site: Site) -> Bound:
+    def _bind(self, site: Site) -> tuple[Match, Bound]:
         plain, aliases = readable_names(site)
-        return with_real_names(bind_site(self.match.placeholder, plain, self.match), aliases)
+        match = self.match.at(plain)
+        return match, with_real_names(bind_site(match.placeholder, plain, match), aliases)
 
 
 class BodiesStep:

@@ -187,7 +187,7 @@ def test_unknown_pass(rewrite: Rewrite, tmp_path: Path) -> None:
     [
         ("import nothing_of_that_name", "nothing_of_that_name"),
         ("x = 1", "no pass is defined"),
-        ("from rewriter import Placeholder\nclass P(Placeholder):\n    matches = ('P',)", "decomposition"),
+        ("from rewriter import Placeholder\nclass P(Placeholder):\n    matches = ('P',)", "reference"),
     ],
 )
 def test_a_pass_file_that_does_not_load(rewrite: Rewrite, tmp_path: Path, text: str, says: str) -> None:

@@ -169,8 +169,6 @@ def test_an_import_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("def broken(:", "does not load: SyntaxError"),
         ("1 / 0", "does not load: ZeroDivisionError"),
         (FILE.replace("    def reference(self, x): return x + x\n", ""), r"no reference\(\)"),
-        (FILE.replace("    def cases(self): yield Case(f32(2))\n", ""), r"no cases\(\)"),
-        (FILE.replace("    def decompose(self, g, x: Value): return x + x\n", ""), "no decomposition"),
         (FILE.replace('    matches = ("Twice",)\n', ""), "no operator names"),
         (FILE.replace("x: Value", "x"), "parameter 'x' has no annotation"),
         (FILE.replace("x: Value", "x: dict"), "no kind of operator argument"),
