@@ -283,6 +283,11 @@ def _tables() -> dict[str, dict[int, Any]]:
     }
 
 
+def number_of(dtype: Any) -> int:
+    """What the exporters write for an element type."""
+    return next(number for number, known in _tables()["ScalarType"].items() if known == dtype)
+
+
 def refuse_without_torch(qualified: str, error: ImportError) -> DerivationError:
     """What to raise where an operator of PyTorch has no pass and torch is not installed."""
     return DerivationError(

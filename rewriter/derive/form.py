@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rewriter.derive import stops
 from rewriter.derive.translate import OPSET, Translation, translate
 from rewriter.errors import DerivationError
 from rewriter.interop.replay import Body, initializers, key_of, replay
@@ -19,8 +20,11 @@ from rewriter.types import TensorType
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from onnx import ModelProto
+
     from rewriter.placeholder.builder import Builder
     from rewriter.placeholder.contract import Placeholder
+    from rewriter.types import Dim
 
 #: What a derived decomposition is called in reports.
 NAME = "derived"
@@ -29,10 +33,10 @@ NAME = "derived"
 _REMEMBERED = 256
 
 
-def derived(source: str, stop: Mapping[Any, Any] | None = None) -> Decomposition:
+def derived(source: str, stop: tuple[str, ...] = ()) -> Decomposition:
     """The decomposition that a pass's reference gives; ``source`` says for reports whose meaning that is.
 
-    ``stop``: see :func:`rewriter.derive.translate.translate`.
+    ``stop`` are operators of ``aten`` that stay placeholders (:mod:`rewriter.derive.stops`).
     """
     return Decomposition(
         NAME, functools.partial(_build, stop=stop), portable=True, reason=f"derived from {source}"
@@ -40,7 +44,7 @@ def derived(source: str, stop: Mapping[Any, Any] | None = None) -> Decomposition
 
 
 def _build(
-    placeholder: Placeholder, g: Builder, *positional: Any, stop: Mapping[Any, Any] | None, **named: Any
+    placeholder: Placeholder, g: Builder, *positional: Any, stop: tuple[str, ...], **named: Any
 ) -> list[Value | None]:
     arguments = _by_name(placeholder, positional, named)
     tensors = _tensors(arguments)
@@ -84,15 +88,15 @@ def _translated(
     placeholder: Placeholder,
     arguments: Mapping[str, Any],
     tensors: Sequence[Value],
-    stop: Mapping[Any, Any] | None,
+    stop: tuple[str, ...],
 ) -> Translation:
     types = _anonymous([TensorType(value.dtype, value.shape) for value in tensors])
     call = _Call(placeholder, arguments, tuple(value.name for value in tensors))
-    key = (call.identity(), tuple((t.dtype, t.shape) for t in types))
+    key = (call.identity(), tuple((t.dtype, t.shape) for t in types), stop)
     known = _memory.get(key)
     if known is None:
         names = [call.parameter_of(value) for value in tensors]
-        known = _memory[key] = translate(call, types, names, stop)
+        known = _memory[key] = translate(call, types, names, stops.table(stop))
         while len(_memory) > _REMEMBERED:
             _memory.popitem(last=False)
     return known
@@ -169,11 +173,30 @@ class _Call:
 # --- the nodes ------------------------------------------------------------------------------------------------
 
 
+def _types(model: ModelProto, tensors: Sequence[Value]) -> dict[str, TensorType]:
+    """The types of the model's values, with sizes by the names that they have where ``tensors`` come from."""
+    sizes: dict[str, Dim] = {}
+    for item, value in zip(model.graph.input, tensors, strict=True):
+        traced = TensorType.from_proto(item.type)
+        for name, size in zip((traced and traced.shape) or (), value.shape, strict=False):
+            if isinstance(name, str):
+                sizes[name] = size
+    found = {}
+    for item in (*model.graph.value_info, *model.graph.output):
+        known = TensorType.from_proto(item.type)
+        if known is not None and known.shape is not None:
+            found[item.name] = known.with_shape(
+                sizes.get(size) if isinstance(size, str) else size for size in known.shape
+            )
+    return found
+
+
 def _recorded(g: Builder, made: Translation, tensors: Sequence[Value]) -> list[Value | None]:
     model = made.model
     functions = {key_of(function): function for function in model.functions}
     imports = {item.domain: item.version for item in model.opset_import}
-    body = Body("its definition in PyTorch", {**imports, "": OPSET}, functions)
+    recorders = {stops.DOMAIN: functools.partial(stops.record, _types(model, tensors))}
+    body = Body("its definition in PyTorch", {**imports, "": OPSET}, functions, recorders)
     names: dict[str, Value | None] = {
         item.name: value for item, value in zip(model.graph.input, tensors, strict=True)
     }

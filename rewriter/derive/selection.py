@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.derive import aten
 from rewriter.derive.form import derived
+from rewriter.derive.stops import stops
 from rewriter.derive.translate import torch_version
 
 if TYPE_CHECKING:
@@ -20,15 +21,17 @@ def extend(selection: Selection) -> Selection:
 
     A decomposition that someone wrote always goes first.
     """
-    return replace(selection, last_resort=_last_resort, unknown=_unknown)
+    names = stops(selection.passes)
+    return replace(selection, last_resort=functools.partial(_last_resort, names), unknown=_unknown)
 
 
-@functools.cache
-def _last_resort(placeholder: Placeholder) -> Decomposition:
+def _last_resort(names: tuple[str, ...], placeholder: Placeholder) -> Decomposition:
     """The form of a pass where none of its own decompositions serves."""
     if isinstance(placeholder, (aten.AtenOperator, aten.AtenOverload)):
-        return derived(f"PyTorch's own definition (torch {torch_version()})")
-    return derived(f"the reference of pass '{placeholder.pass_name()}'")
+        return derived(f"PyTorch's own definition (torch {torch_version()})", names)
+    own = set(stops([placeholder]))
+    others = tuple(name for name in names if name not in own)
+    return derived(f"the reference of pass '{placeholder.pass_name()}'", others)
 
 
 def _unknown(domain: str, name: str) -> Placeholder | None:

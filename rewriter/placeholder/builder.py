@@ -126,6 +126,11 @@ class Builder(Operators):
         self.values[value.name] = better
         return better
 
+    def declared(self, value: Value, type: TensorType) -> Value:  # noqa: A002
+        """``value``, the result of another placeholder, with the type that it is known to have."""
+        better = self.values[value.name] = Value(self, value.name, type, value.constant, value.sizes)
+        return better
+
     # --- operators ------------------------------------------------------------------------------------------
 
     def op(

@@ -1,0 +1,141 @@
+"""Operators inside a reference that a pass decomposes: they become placeholders, and are not translated by the exporter.
+
+A pass for one operator so serves everything that is built on it, and stands in where the exporter's own translation is
+missing or wrong.  During the translation such an operator is one node of :data:`DOMAIN`; when the nodes are recorded it
+takes the form that the exporters' fall-through writes, all arguments of the schema as inputs, which passes know.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rewriter.errors import DerivationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from onnx import NodeProto
+
+    from rewriter.placeholder.builder import Builder
+    from rewriter.placeholder.contract import Placeholder
+    from rewriter.placeholder.value import Value
+    from rewriter.types import TensorType
+
+#: The domain of the nodes during the translation.
+DOMAIN = "rewriter.stop"
+
+#: The domain that they have as placeholders.
+_ATEN = "org.pytorch.aten"
+
+
+def stops(passes: Iterable[Placeholder]) -> tuple[str, ...]:
+    """The names of the operators of ``aten`` that one of ``passes`` decomposes by a form that someone wrote."""
+    found = {
+        pattern.removeprefix("aten::")
+        for placeholder in passes
+        if placeholder.decompositions
+        for pattern in placeholder.matches
+        if pattern.startswith("aten::") and not pattern.endswith("_")
+    }
+    return tuple(sorted(found))
+
+
+@functools.cache
+def table(names: tuple[str, ...]) -> Mapping[Any, Callable[..., Any]]:
+    """What the functional overloads of the operators become, for ``ExportedProgram.run_decompositions``."""
+    import torch
+
+    found: dict[Any, Callable[..., Any]] = {}
+    for name in names:
+        packet = getattr(torch.ops.aten, name, None)
+        for key in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+            overload = getattr(packet, key)
+            schema = overload._schema
+            if not schema.is_mutable and all("Tensor" in str(item.type) for item in schema.returns):
+                found[overload] = functools.partial(_placeholder, overload)
+    return found
+
+
+def _placeholder(overload: Any, *positional: Any, **named: Any) -> Any:
+    """The operator as one node, in the place of its decomposition."""
+    import torch
+    from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+
+    with disable_proxy_modes_tracing():
+        results = overload(*positional, **named)
+    several = isinstance(results, (tuple, list))
+    made = [results] if not several else list(results)
+    tensors, arguments = _encoded(overload, positional, named)
+    nodes = torch.onnx.ops.symbolic_multi_out(
+        f"{DOMAIN}::{overload._schema.name.partition('::')[2]}",
+        tensors,
+        {"arguments": arguments},
+        dtypes=[item.dtype for item in made],
+        shapes=[item.shape for item in made],
+        version=1,
+    )
+    return type(results)(nodes) if several else nodes[0]
+
+
+def _encoded(overload: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], str]:
+    """The tensors among the arguments, and all of them as text in the order of the schema."""
+    import torch
+
+    tensors: list[Any] = []
+
+    def encode(value: Any) -> Any:
+        if isinstance(value, torch.SymInt):
+            value = torch.ops.aten.scalar_tensor.default(value, dtype=torch.int64)
+        if isinstance(value, torch.Tensor):
+            tensors.append(value)
+            return {"tensor": len(tensors) - 1}
+        if isinstance(value, (list, tuple)):
+            return [encode(item) for item in value]
+        if isinstance(value, torch.dtype):
+            from rewriter.derive.aten import number_of
+
+            return number_of(value)
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        return None  # a layout, a device or a format of memory means nothing in ONNX
+
+    formals = overload._schema.arguments
+    given = dict(zip((item.name for item in formals), positional, strict=False)) | dict(named)
+    ordered = [
+        encode(given[item.name] if item.name in given else item.default_value) for item in formals
+    ]
+    return tensors, json.dumps(ordered)
+
+
+def record(
+    types: Mapping[str, TensorType], g: Builder, node: NodeProto, inputs: Sequence[Value | None]
+) -> Sequence[Value]:
+    """A node of :data:`DOMAIN` as a placeholder of ``aten``; ``types`` are those of the translated model's values."""
+
+    def value(item: Any) -> Value | None:
+        if item is None:
+            return None
+        if isinstance(item, dict):
+            return inputs[item["tensor"]]
+        if isinstance(item, list):
+            if any(isinstance(part, (dict, type(None))) for part in item):
+                raise DerivationError(f"a list of tensors is given to {node.op_type}", where=g.where)
+            kind = np.float64 if any(isinstance(part, float) for part in item) else np.int64
+            return g.const(np.asarray(item, dtype=kind))
+        if isinstance(item, str):
+            return g.const(np.asarray(item.encode(), dtype=object))
+        kind = {bool: np.bool_, int: np.int64, float: np.float64}[type(item)]
+        return g.const(np.asarray(item, dtype=kind))
+
+    arguments = next(a.s for a in node.attribute if a.name == "arguments")
+    made = [value(item) for item in json.loads(arguments)]
+    results = g.op(node.op_type, *made, outputs=len(node.output), domain=_ATEN)
+    several: Sequence[Value] = results if len(node.output) != 1 else (results,)
+    return [
+        g.declared(result, types[name]) if name in types else result
+        for result, name in zip(several, node.output, strict=True)
+    ]
