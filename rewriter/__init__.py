@@ -132,6 +132,7 @@ __all__ = [
     "CyclicDecompositionError",
     "DecompositionError",
     "DecompositionFault",
+    "DerivationError",
     "Explanation",
     "ExternalDataError",
     "Floats",

@@ -198,6 +198,11 @@ class _Run:
             ):
                 raise error
             regions += made
+            self.result.warnings += [
+                f"{region.where}: its decomposition is right only where {' and '.join(region.conditions)}"
+                for region in made
+                if region.conditions
+            ]
             edits[scope].append(Edit(index, replacement))
             self._import(frame, replacement.domains)
         as_nodes = not frame.is_main or self.model.ir_version < 4

@@ -57,6 +57,7 @@ def _build(
         # Values that the model fixes may decide what is computed: an index, a number of repetitions.
         tensors = [value for value in tensors if value.constant is None]
         made = _translated(placeholder, arguments, tensors, stop)
+    g.conditions += made.conditions
     results = iter(_recorded(g, made, tensors))
     return [next(results) if present else None for present in made.present]
 
@@ -178,9 +179,8 @@ def _types(model: ModelProto, tensors: Sequence[Value]) -> dict[str, TensorType]
     sizes: dict[str, Dim] = {}
     for item, value in zip(model.graph.input, tensors, strict=True):
         traced = TensorType.from_proto(item.type)
-        for name, size in zip((traced and traced.shape) or (), value.shape, strict=False):
-            if isinstance(name, str):
-                sizes[name] = size
+        pairs = zip((traced and traced.shape) or (), value.shape, strict=False)
+        sizes |= {name: size for name, size in pairs if isinstance(name, str)}
     found = {}
     for item in (*model.graph.value_info, *model.graph.output):
         known = TensorType.from_proto(item.type)

@@ -1,4 +1,4 @@
-"""Operators inside a reference that a pass decomposes: they become placeholders, and are not translated by the exporter.
+"""Operators inside a reference that a pass decomposes: they become placeholders.
 
 A pass for one operator so serves everything that is built on it, and stands in where the exporter's own translation is
 missing or wrong.  During the translation such an operator is one node of :data:`DOMAIN`; when the nodes are recorded it
@@ -52,12 +52,18 @@ def table(names: tuple[str, ...]) -> Mapping[Any, Callable[..., Any]]:
     found: dict[Any, Callable[..., Any]] = {}
     for name in names:
         packet = getattr(torch.ops.aten, name, None)
-        for key in packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else ():
+        for key in _overloads(packet):
             overload = getattr(packet, key)
             schema = overload._schema
             if not schema.is_mutable and all("Tensor" in str(item.type) for item in schema.returns):
                 found[overload] = functools.partial(_placeholder, overload)
     return found
+
+
+def _overloads(packet: Any) -> list[str]:
+    import torch
+
+    return packet.overloads() if isinstance(packet, torch._ops.OpOverloadPacket) else []  # type: ignore[no-untyped-call]
 
 
 def _placeholder(overload: Any, *positional: Any, **named: Any) -> Any:
@@ -106,7 +112,8 @@ def _encoded(overload: Any, positional: Sequence[Any], named: Mapping[str, Any])
     formals = overload._schema.arguments
     given = dict(zip((item.name for item in formals), positional, strict=False)) | dict(named)
     ordered = [
-        encode(given[item.name] if item.name in given else item.default_value) for item in formals
+        encode(given[item.name] if item.name in given else item.default_value)  # noqa: SIM401  (not all have one)
+        for item in formals
     ]
     return tensors, json.dumps(ordered)
 
@@ -128,8 +135,8 @@ def record(
             return g.const(np.asarray(item, dtype=kind))
         if isinstance(item, str):
             return g.const(np.asarray(item.encode(), dtype=object))
-        kind = {bool: np.bool_, int: np.int64, float: np.float64}[type(item)]
-        return g.const(np.asarray(item, dtype=kind))
+        dtype = {bool: "bool", int: "int64", float: "float64"}[type(item)]
+        return g.const(np.asarray(item, dtype=dtype))
 
     arguments = next(a.s for a in node.attribute if a.name == "arguments")
     made = [value(item) for item in json.loads(arguments)]

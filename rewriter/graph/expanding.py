@@ -53,6 +53,8 @@ class Region:
     into: list[str] = field(default_factory=list)
     #: Whether the pass was named and does not list the operator's domain: its meaning was assumed.
     assumed: bool = False
+    #: What must hold of sizes that the model does not know, for the decomposition to be right.
+    conditions: tuple[str, ...] = ()
     #: The placeholders that this one came from, outermost first; empty where it stood in the model itself.
     via: tuple[str, ...] = ()
     #: The model-local function that holds its nodes where the placeholder stays as a call.
@@ -188,6 +190,7 @@ def _region(
         [(name, types.get(name)) if name in made and name else ("", None) for name in site.node.output],
         [],
         match.assumed,
+        expansion.conditions,
         tuple(name for name, _ in chain),
         node=site.node,
         site=site,

@@ -55,6 +55,8 @@ class Builder(Operators):
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
         self.values: dict[str, Value] = {}
+        #: What must hold of sizes that are not known here, for what was built to be right.
+        self.conditions: list[str] = []
         #: Domains that this decomposition uses besides the default one.
         self.domains: dict[str, int] = dict(domains or {})
         self._wanted = dict(wanted or {})

@@ -45,6 +45,8 @@ class Expansion:
     bound: Bound
     #: Domains and versions that the new nodes need besides the default one.
     domains: dict[str, int] = field(default_factory=dict)
+    #: What must hold of sizes that are not known.
+    conditions: tuple[str, ...] = ()
 
 
 def bind_site(placeholder: Placeholder, site: Site, match: Match | None = None) -> Bound:
@@ -247,6 +249,7 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
         item.reason,
         bound,
         domains,
+        tuple(builder.conditions),
     )
 
 
