@@ -15,6 +15,7 @@ from rewriter.execution.reference import ReferenceRefused, evaluate, plain_argum
 from rewriter.execution.session import Refused, Session
 from rewriter.inputs.of_region import drawn
 from rewriter.verify.answer import check, own_remark
+from rewriter.verify.compare import accepting
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
@@ -152,7 +153,9 @@ class AloneProver:
         actual = [values.get(name) if name else None for name in names]
         judgement = self.options.judgement
         given = partial(plain_arguments, region.bound, partial(_value, feeds=made.feeds))
-        problem = check(region.placeholder, names, actual, expected, result.outputs, judgement, given)
+        problem = check(
+            region.placeholder, names, actual, expected, result.outputs, judgement, given, made.feeds
+        )
         if problem is not None:
             raise mismatch(region, problem, made.describe())
         result.remarks.append(own_remark(region.placeholder, given, expected))
@@ -165,7 +168,7 @@ def mismatch(region: Region, problem: str, sample: str) -> MismatchError:
         sample=sample,
         where=region.where,
         remedy=f"correct the decomposition '{region.decomposition}' of pass '{region.placeholder.pass_name()}' or its "
-        "reference; nothing was delivered",
+        f"reference{accepting([problem])}; nothing was delivered",
     )
 
 

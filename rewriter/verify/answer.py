@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rewriter.verify.compare import judge, measure
+from rewriter.execution.numbers import is_float
+from rewriter.verify.compare import Accepted, Beyond, judge, measure
 from rewriter.verify.judgement import Judgement
+from rewriter.verify.judges import topk_ties
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +15,10 @@ if TYPE_CHECKING:
     from rewriter.execution.numbers import Array
     from rewriter.placeholder.contract import Placeholder
     from rewriter.verify.proof import Checked
+
+
+#: No values by name.
+_NOTHING: Mapping[str, Any] = {}
 
 
 def own_remark(
@@ -36,10 +42,12 @@ def check(
     into: Sequence[Checked],
     judgement: Judgement | None = None,
     arguments: Callable[[], Mapping[str, Any]] = dict,
+    taken: Mapping[str, Any] = _NOTHING,
 ) -> str | None:
     """Hold the results against the reference's; what is wrong, or None.  ``into`` records what was seen.
 
-    ``judgement`` has the thresholds that were asked for, ``arguments`` gives those of the reference as arrays.
+    ``judgement`` has the thresholds that were asked for and the outputs that are judged together, ``arguments`` gives
+    those of the reference as arrays, ``taken`` what the region took by its name in the model.
 
     A pass that defines ``compare(actual, expected) -> str | None`` judges values by itself (matched detections, ties);
     dtypes and shapes have to be equal all the same.
@@ -50,7 +58,8 @@ def check(
         return f"the reference gives {len(expected)} results, the pass declares {len(placeholder.outputs)}"
     own = placeholder.compare if placeholder.compares else None
     judgement = judgement or Judgement()
-    problems = []
+    actual, together, judged = judgement.of_region(placeholder, names, actual, expected, taken)
+    problems: list[str] = [f"'{name}' {problem}" for name, problem in together.items()]
     for name, a, b, checked in zip(names, actual, expected, into, strict=False):
         if a is None:
             continue
@@ -64,12 +73,13 @@ def check(
             else judgement.region(placeholder, metrics.expected_dtype)
         )
         checked.tolerance = tolerance
-        checked.judged = "" if own is None else "by the pass"
+        checked.judged = judged.get(name, "") if own is None else "by the pass"
         checked.add(metrics)
         if tolerance is not None:
             problem = judge(a, b, metrics, tolerance, judgement.terms(placeholder, arguments, b))
             if problem is not None:
-                problems.append(f"'{name}' {problem}")
+                told = f"'{name}' {problem}"
+                problems.append(Beyond(told, problem.atol) if isinstance(problem, Beyond) else told)
     if own is not None and not problems:
         try:
             more = (arguments(),) if placeholder.compares_arguments else ()
@@ -78,4 +88,32 @@ def check(
             problem = f"its compare() raised {type(error).__name__}: {error}"
         if problem is not None:
             problems.append(str(problem))
-    return "; ".join(problems) or None
+    text = "; ".join(problems)
+    if problems and own is None and not together:
+        ties = _among_ties(names, actual, expected)
+        if ties:
+            return Accepted(text, ties)
+    if problems and all(isinstance(problem, Beyond) for problem in problems):
+        return Beyond(text, max(problem.atol for problem in problems if isinstance(problem, Beyond)))
+    return text or None
+
+
+def _among_ties(
+    names: Sequence[str], actual: Sequence[Array | None], expected: Sequence[Array | None]
+) -> str:
+    """The flag under which results that differ agree, being indices of equal values; "" where there is none."""
+    pairs = [
+        (n, a, b) for n, a, b in zip(names, actual, expected, strict=False) if a is not None and b is not None
+    ]
+    if any(a.dtype != b.dtype or a.shape != b.shape for _, a, b in pairs):
+        return ""
+    values = [pair for pair in pairs if is_float(pair[2].dtype) and pair[2].ndim]
+    flags = []
+    for name, a, b in pairs:
+        if is_float(b.dtype) or (a == b).all():
+            continue
+        of = next((v for v in values if topk_ties((v[1], a), (v[2], b)) is None), None)
+        if of is None or b.dtype.kind not in "iu":
+            return ""
+        flags.append(f"--compare {name}=topk:{of[0]}")
+    return " ".join(flags)

@@ -7,8 +7,9 @@ and strings must be equal; floating-point numbers may differ by rounding.
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,8 +17,12 @@ from rewriter.execution.numbers import Array, Cosine, finite_max, is_float, to_f
 from rewriter.verify.scales import scales
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+#: Differences that may be rounding: at most this part of the largest element, ...
+_GROSS = 0.05
+#: ... or so small, where all elements are.
+_SMALL = 1e-3
 #: Elements looked at in one go, so that comparing large tensors needs little memory beyond theirs.
 _CHUNK = 1 << 20
 
@@ -272,6 +277,43 @@ def is_float_name(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat", "complex"))
 
 
+class Accepted(str):
+    """What is wrong that ``flag`` accepts, where it means nothing."""
+
+    flag: str
+
+    def __new__(cls, text: str, flag: str) -> Self:
+        made = super().__new__(cls, text)
+        made.flag = flag
+        return made
+
+
+class Beyond(str):
+    """What is wrong with numbers that are only farther apart than allowed; the threshold ``atol`` accepts them."""
+
+    atol: float
+
+    def __new__(cls, text: str, atol: float) -> Self:
+        made = super().__new__(cls, text)
+        made.atol = atol
+        return made
+
+
+def accepting(problems: Iterable[str | None]) -> str:
+    """The flag that accepts what is wrong, as the end of a remedy; "" where more than rounding or order is wrong."""
+    wrong = [problem for problem in problems if problem]
+    limits = [problem.atol for problem in wrong if isinstance(problem, Beyond)]
+    if limits and len(limits) == len(wrong):
+        return f"; where the difference is rounding, --atol {max(limits):g} accepts it"
+    flags = [problem.flag for problem in wrong if isinstance(problem, Accepted)]
+    if flags and len(flags) == len(wrong):
+        return (
+            f"; where equal values may come in any order, {' '.join(flags)} accepts it (of outputs of the model), or "
+            "compare() of the pass"
+        )
+    return ""
+
+
 def judge(
     actual: Array,
     expected: Array,
@@ -304,7 +346,7 @@ def judge(
     count, worst = _beyond(actual, expected, tolerance, terms)
     if not count:
         return None
-    return (
+    text = (
         f"{count} of {metrics.count} elements beyond tolerance: max|a-b| {metrics.max_abs:.3g}"
         f"{f', max|a-b|/max|b| {metrics.max_scaled:.3g}' if metrics.max_scaled is not None else ''}"
         f"{f', {metrics.max_ulp:.3g} ULP' if metrics.max_ulp is not None else ''}"
@@ -312,6 +354,16 @@ def judge(
         f" (allowed: {tolerance}{', and the error of its kernels' if terms is not None else ''})"
         f"{_shown(actual, expected, worst)}"
     )
+    largest = metrics.max_abs or 0.0
+    small = (metrics.max_scaled or 0.0) <= _GROSS or largest <= _SMALL
+    rounded = bool(tolerance.rtol or tolerance.atol)
+    return Beyond(text, _rounded_up(2 * largest)) if small and rounded else text
+
+
+def _rounded_up(value: float) -> float:
+    """To one digit."""
+    unit = 10.0 ** math.floor(math.log10(value)) if value > 0 else 1.0
+    return float(f"{math.ceil(value / unit) * unit:.0e}")
 
 
 def _beyond(

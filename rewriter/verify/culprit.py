@@ -42,9 +42,8 @@ _REMEDIES = {
     EXPORT: "the file differs from PyTorch before this tool touches it: export it again, from the same weights and in "
     "evaluation mode",
     DECOMPOSITION: "correct the pass",
-    SIMPLIFICATION: "--no-simplify delivers the model as it was rewritten",
-    OPTIMISER: "the file is right as it is written, and onnxruntime wrong as it optimises it: --no-simplify may give a "
-    "graph that it does not spoil",
+    SIMPLIFICATION: "the file computes otherwise than the model as it was rewritten",
+    OPTIMISER: "the file is right as it is written, and onnxruntime computes otherwise as it optimises it",
 }
 
 
@@ -76,7 +75,10 @@ class Culprit:
         return self._held.judgement.outputs(found, {name: expected[name] for name in outputs}, {})
 
     def remedy(self, blame: Blame) -> str:
-        return f"{_REMEDIES[blame.stage]}; nothing was delivered"
+        text = _REMEDIES[blame.stage]
+        if blame.stage in (SIMPLIFICATION, OPTIMISER) and self._held.is_simplified:
+            text += "; --no-simplify delivers the model as it was rewritten"
+        return f"{text}; nothing was delivered"
 
     def find(self, sample: Sample, expected: Mapping[str, Data], outputs: Sequence[str]) -> Blame:
         """The first stage whose ``outputs`` differ from those of the one before.

@@ -10,6 +10,7 @@ from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.execution.numbers import is_float
 from rewriter.execution.session import Refused, Session
 from rewriter.verify.blame import OPTIMISER, SIMPLIFICATION, Blame, place_of
+from rewriter.verify.compare import accepting
 from rewriter.verify.judgement import Judgement
 from rewriter.verify.parting import between, computed, exposed, in_optimiser
 
@@ -27,10 +28,7 @@ if TYPE_CHECKING:
     from rewriter.verify.proof import Checked
 
 _REMEDY = "--no-simplify delivers the model as it was rewritten"
-_OPTIMISER = (
-    "the file is right as it is written, and onnxruntime wrong as it optimises it: --no-simplify may give a graph that "
-    "it does not spoil, --no-verify delivers this one"
-)
+_OPTIMISER = "the file is right as it is written, and onnxruntime computes otherwise as it optimises it"
 
 
 class Delivered:
@@ -140,8 +138,43 @@ class Delivered:
                 figures=problem,
                 sample=sample.describe(),
                 blame=blame,
-                remedy=_OPTIMISER if unoptimised is None else _REMEDY,
+                remedy=self._remedy(sample.feeds, wanted, problems, optimised=unoptimised is None),
             )
+
+    def _remedy(
+        self,
+        feeds: Mapping[str, Data],
+        wanted: Mapping[str, Data],
+        problems: Mapping[str, str],
+        *,
+        optimised: bool,
+    ) -> str:
+        """What delivers the model where outputs differ; only what was not done already, and helps."""
+        accepts = accepting(problems.values())
+        if not optimised:
+            return f"{_REMEDY if self.is_simplified else 'report this as a fault'}{accepts}"
+        told = _OPTIMISER
+        if self.is_simplified:
+            told += (
+                ", with simplification and without"
+                if self._spoils_the_rewritten(feeds, wanted)
+                else "; --no-simplify gives a graph of which it does not"
+            )
+        return f"{told}{accepts}; --no-verify delivers this one unverified"
+
+    @property
+    def is_simplified(self) -> bool:
+        """Whether the model to be delivered has other nodes than the rewritten one."""
+        before, after = self._before.graph.node, self.model.graph.node
+        return len(before) != len(after) or any(a != b for a, b in zip(before, after, strict=True))
+
+    def _spoils_the_rewritten(self, feeds: Mapping[str, Data], wanted: Mapping[str, Data]) -> bool:
+        """Whether the rewritten model, optimised, differs as well from what it is as written."""
+        try:
+            session = Session(self._weights, self._before, libraries=self._libraries, extra_outputs=wanted)
+            return bool(self.judgement.outputs(session.run(feeds, list(wanted)), wanted, {}))
+        except (Refused, CannotVerifyError):
+            return True
 
     # --- who is to blame --------------------------------------------------------------------------------------
 

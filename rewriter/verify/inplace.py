@@ -151,7 +151,9 @@ class InPlace:
             actual = [values[name] if name else None for name in names]
             judgement = self.inputs.options.judgement
             given = partial(plain_arguments, region.bound, partial(_value, values=values))
-            problem = check(region.placeholder, names, actual, expected, result.outputs, judgement, given)
+            problem = check(
+                region.placeholder, names, actual, expected, result.outputs, judgement, given, values
+            )
             if problem is not None:
                 wrong.append(mismatch(region, problem, sample.describe()))
             own = own_remark(region.placeholder, given, expected)

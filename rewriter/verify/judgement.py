@@ -200,6 +200,36 @@ class Judgement:
         problems = [self.differs(a, b, into) for a, b in zip(found, expected, strict=True)]
         return next((problem for problem in problems if problem is not None), None)
 
+    def of_region(
+        self,
+        placeholder: Placeholder,
+        names: Sequence[str],
+        actual: Sequence[Array | None],
+        expected: Sequence[Array | None],
+        taken: Mapping[str, Data],
+    ) -> tuple[list[Array | None], dict[str, str], dict[str, str]]:
+        """``actual`` as ``expected`` has it where results of a region are outputs that are judged together.
+
+        ``names`` are those of the results, ``taken`` has what the region took by name.  What is wrong is given by name,
+        and so is how a result was judged.
+        """
+        if not self.comparisons:
+            return list(actual), {}, {}
+        found: dict[str, Data] = {**taken, **_named(names, actual)}
+        wanted: dict[str, Data] = {**taken, **_named(names, expected)}
+        problems: dict[str, str] = {}
+        judged: dict[str, str] = {}
+        for comparison in self.comparisons:
+            if set(comparison.outputs) <= set(names) and _comparable(comparison.names, found, wanted):
+                settled, problem = comparison.settle(found, wanted, partial(self.region, placeholder))
+                found |= settled
+                judged |= dict.fromkeys(comparison.outputs, str(comparison))
+                if problem is not None:
+                    problems[comparison.outputs[0]] = problem
+                if problem is not None or comparison.function is not None:
+                    found |= {name: wanted[name] for name in comparison.outputs}
+        return [_array(found.get(name)) for name in names], problems, judged
+
     def outputs(
         self, found: Mapping[str, Data], expected: Mapping[str, Data], into: Mapping[str, Checked]
     ) -> dict[str, str]:
@@ -224,6 +254,14 @@ class Judgement:
             if problem is not None and name not in excused:
                 problems[name] = problem
         return problems
+
+
+def _array(value: Data) -> Array | None:
+    return value if isinstance(value, np.ndarray) else None
+
+
+def _named(names: Sequence[str], values: Sequence[Array | None]) -> dict[str, Array]:
+    return {n: v for n, v in zip(names, values, strict=False) if n and v is not None}
 
 
 def _comparable(names: Iterable[str], found: Mapping[str, Data], expected: Mapping[str, Data]) -> bool:

@@ -116,10 +116,17 @@ def settle_ties(
         )
     if values.ndim == 0 or not -values.ndim <= axis < values.ndim:
         return list(actual), Misfit(f"values of shape {list(values.shape)} have no axis {axis}")
+    if not values.size:
+        return list(actual), None
     rows = [np.moveaxis(array, axis, -1) for array in (*actual, *expected)]
     shape = rows[0].shape
     av, ai, bv, bi = (row.reshape(-1, shape[-1]) for row in rows)
-    picked = None if data is None else np.moveaxis(data, axis, -1).reshape(av.shape[0], -1)
+    picked = None if data is None else np.moveaxis(data, axis, -1)
+    if picked is not None and picked.shape[:-1] != shape[:-1]:
+        return list(actual), Misfit(
+            f"values of shape {list(values.shape)} were not picked along axis {axis} of {list(picked.shape)}"
+        )
+    picked = None if picked is None else picked.reshape(av.shape[0], -1)
     tolerance, scale = allowed(str(values.dtype)), _scale(values)
     settled = [av.copy(), ai.copy()]
     for row in range(av.shape[0]):

@@ -25,6 +25,7 @@ from rewriter.inputs.examples import examples
 from rewriter.inputs.of_region import drawn
 from rewriter.types import TensorType
 from rewriter.verify.answer import check
+from rewriter.verify.compare import accepting
 from rewriter.verify.proof import Checked
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
 
@@ -128,7 +129,7 @@ class Prober:
                 where=region.where,
                 remedy=f"correct the decomposition '{region.decomposition}' of pass "
                 f"'{region.placeholder.pass_name()}' or its reference; where the model never holds such values, verify "
-                "with its own (--inputs)",
+                f"with its own (--inputs){accepting([problem])}",
             )
         return True
 
@@ -191,7 +192,9 @@ class Prober:
         names = outputs_of(region)
         scratch = [Checked(name) for name in names]
         given = partial(plain_arguments, region.bound, partial(_value, feeds=feeds))
-        return check(region.placeholder, names, actual, expected, scratch, self.options.judgement, given)
+        return check(
+            region.placeholder, names, actual, expected, scratch, self.options.judgement, given, feeds
+        )
 
 
 def _variants(

@@ -10,6 +10,7 @@ from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.execution.session import Refused
 from rewriter.graph.scopes import function_scope, main_scope
 from rewriter.inputs.draw import Sample, sizes_in
+from rewriter.verify.compare import accepting
 from rewriter.verify.delivered import agree
 from rewriter.verify.parting import Parting
 from rewriter.verify.proof import Checked
@@ -235,7 +236,7 @@ class Whole:
             sample=sample.describe(),
             blame=blame,
             where=blame.where,
-            remedy=self._culprit.remedy(blame),
+            remedy=f"{self._culprit.remedy(blame)}{accepting(problems.values())}",
         )
 
     def _refused(self, sample: Sample, expected: Mapping[str, Data], refusal: Refused) -> MismatchError:
