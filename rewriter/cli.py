@@ -76,6 +76,11 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
 )
 @click.option(
+    "--no-derived",
+    is_flag=True,
+    help="Use no decomposition that would have to be derived from PyTorch's definition of an operator.",
+)
+@click.option(
     "--as-function",
     is_flag=True,
     help="Let each placeholder stay, as a call to a model-local function that holds its decomposition.",
@@ -319,6 +324,7 @@ def _rewrite(options: dict[str, Any]) -> int:
                 library=merged(options["library"], "--library"),
                 strict=options["strict"],
                 portable=options["portable"],
+                derived=not options["no_derived"],
                 as_function=options["as_function"],
                 simplify=not options["no_simplify"],
                 strip_debug=options["strip_debug"],

@@ -161,6 +161,12 @@ class UnsupportedParameter(DecompositionError):  # noqa: N818
     code = "unsupported-parameter"
 
 
+class ExportError(RewriteError):
+    """No exporter of PyTorch takes the model."""
+
+    code = "not-exported"
+
+
 class DerivationError(DecompositionError):
     """No decomposition could be derived from an operator's definition in PyTorch."""
 

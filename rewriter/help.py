@@ -13,7 +13,16 @@ if TYPE_CHECKING:
 HELP: Final = "--help"
 #: Every option by the name of its parameter, in the order in which they are shown.
 SECTIONS: Final = {
-    "What is replaced": ("passes", "bind", "keep", "library", "portable", "as_function", "strict"),
+    "What is replaced": (
+        "passes",
+        "bind",
+        "keep",
+        "library",
+        "portable",
+        "no_derived",
+        "as_function",
+        "strict",
+    ),
     "What else changes": ("no_simplify", "simplify_timeout", "simplify_memory", "strip_debug"),
     "What it is verified with": ("no_verify", "samples", "seed", "dim", "input_range", "inputs"),
     "When values agree": ("atol", "rtol", "compare", "allow_unproved"),

@@ -56,6 +56,7 @@ def rewrite(
     library: Mapping[str, PathLike] | None = None,
     strict: bool = False,
     portable: bool = False,
+    derived: bool = True,
     as_function: bool = False,
     simplify: bool = True,
     simplify_timeout: float = DEFAULT_TIMEOUT,
@@ -87,7 +88,9 @@ def rewrite(
     ``passes``: ``"auto"``, or names, Python files, import paths and passes, as a list or separated by commas.
     ``bind``: rules such as ``"mylib::shift_op=roll(shifts=amount)"``.  ``keep``: operators to leave in place
     (``"com.example::MyOp"``), whose libraries ``library`` gives by domain.  ``strict``: whatever was named and matches
-    nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``as_function``:
+    nothing is an error.  ``portable``: only decompositions that are right on every tested runtime.  ``derived``: where
+    no decomposition that someone wrote serves, one may be derived from the pass's reference or from PyTorch's own
+    definition of the operator.  ``as_function``:
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
     verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``atol``, ``rtol``:
@@ -139,7 +142,8 @@ def rewrite(
                 }
             )
         trained_with = _trained_with(operators, check_gradients)
-        selection = extend(Selection.load(passes, bind))
+        selection = Selection.load(passes, bind)
+        selection = extend(selection) if derived else selection
         libraries = Libraries.read(library or {})
         run = _Run(
             report,

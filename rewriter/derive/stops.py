@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 DOMAIN = "rewriter.stop"
 
 #: The domain that they have as placeholders.
-_ATEN = "org.pytorch.aten"
+ATEN = "org.pytorch.aten"
 
 
 def stops(passes: Iterable[Placeholder]) -> tuple[str, ...]:
@@ -123,26 +123,36 @@ def record(
 ) -> Sequence[Value]:
     """A node of :data:`DOMAIN` as a placeholder of ``aten``; ``types`` are those of the translated model's values."""
 
-    def value(item: Any) -> Value | None:
-        if item is None:
-            return None
-        if isinstance(item, dict):
-            return inputs[item["tensor"]]
-        if isinstance(item, list):
-            if any(isinstance(part, (dict, type(None))) for part in item):
-                raise DerivationError(f"a list of tensors is given to {node.op_type}", where=g.where)
-            kind = np.float64 if any(isinstance(part, float) for part in item) else np.int64
-            return g.const(np.asarray(item, dtype=kind))
-        if isinstance(item, str):
-            return g.const(np.asarray(item.encode(), dtype=object))
-        dtype = {bool: "bool", int: "int64", float: "float64"}[type(item)]
-        return g.const(np.asarray(item, dtype=dtype))
-
-    arguments = next(a.s for a in node.attribute if a.name == "arguments")
-    made = [value(item) for item in json.loads(arguments)]
-    results = g.op(node.op_type, *made, outputs=len(node.output), domain=_ATEN)
+    made = [
+        g.const(item) if isinstance(item, np.ndarray) else None if item is None else inputs[item]
+        for item in arguments(node)
+    ]
+    results = g.op(node.op_type, *made, outputs=len(node.output), domain=ATEN)
     several: Sequence[Value] = results if len(node.output) != 1 else (results,)
     return [
         g.declared(result, types[name]) if name in types else result
         for result, name in zip(several, node.output, strict=True)
     ]
+
+
+def arguments(node: NodeProto) -> list[Any]:
+    """The arguments of a node of :data:`DOMAIN`, in the order of the schema: arrays, the number of an input, or None.
+
+    DerivationError where one is a list of tensors, which no input of ONNX is.
+    """
+
+    def value(item: Any) -> Any:
+        if item is None or isinstance(item, dict):
+            return None if item is None else item["tensor"]
+        if isinstance(item, list):
+            if any(isinstance(part, (dict, type(None))) for part in item):
+                raise DerivationError(f"a list of tensors is given to {node.op_type}")
+            return np.asarray(
+                item, dtype="float64" if any(isinstance(part, float) for part in item) else "int64"
+            )
+        if isinstance(item, str):
+            return np.asarray(item.encode(), dtype=object)
+        return np.asarray(item, dtype={bool: "bool", int: "int64", float: "float64"}[type(item)])
+
+    text = next(attribute.s for attribute in node.attribute if attribute.name == "arguments")
+    return [value(item) for item in json.loads(text)]

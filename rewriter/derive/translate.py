@@ -75,13 +75,13 @@ def translate(
     ``stop`` has what operators become that are not decomposed further, by overload.  Raises DerivationError where
     the function cannot be traced or translated, or holds for one value of an unknown size only.
     """
-    with LOCK, _quiet():
+    with LOCK, quiet():
         traced = _Traced.of(function, inputs, names)
         return Translation(_to_onnx(traced, stop or {}), traced.present, traced.conditions)
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without the exporter's warnings, log records and lines on stdout."""
     before = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
@@ -118,7 +118,7 @@ class _Traced:
             for known in inputs
         )
         try:
-            with _symbolic_sizes(), torch.no_grad():
+            with symbolic_sizes(), torch.no_grad():
                 program = torch.export.export(module, examples, strict=False, dynamic_shapes=(dynamic,))
         except Exception as error:
             raise _refusal(error, function) from error
@@ -160,7 +160,7 @@ def _example(known: TensorType, name: str) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype)
 
 
-def _symbolic_sizes() -> Any:
+def symbolic_sizes() -> Any:
     """While this lasts, a size that is 0 or 1 in the example is not taken for a constant."""
     import torch.fx.experimental._config as config
 
@@ -232,7 +232,7 @@ def _first_sentence(error: BaseException) -> str:
 
 
 @functools.cache
-def _library() -> tuple[Any, dict[Any, Any]]:
+def library() -> tuple[Any, dict[Any, Any]]:
     """The exporter's functions, and the table of what is decomposed because it has none."""
     from torch.onnx._internal.exporter import _decomp, _registration
 
@@ -243,7 +243,7 @@ def _library() -> tuple[Any, dict[Any, Any]]:
 
 def has_translation(overload: Any) -> bool:
     """Whether the exporter has a function for the operator, or decomposes it."""
-    registry, table = _library()
+    registry, table = library()
     return overload in table or registry.is_registered(overload)
 
 
@@ -251,9 +251,9 @@ def _to_onnx(traced: _Traced, stop: Mapping[Any, Callable[..., Any]]) -> ModelPr
     import torch
     from torch.onnx._internal.exporter import _core, _fx_passes
 
-    registry, table = _library()
+    registry, table = library()
     try:
-        with _symbolic_sizes(), torch.no_grad():
+        with symbolic_sizes(), torch.no_grad():
             program = traced.program.run_decompositions({**table, **stop})
         _fx_passes.insert_type_promotion_nodes(program.graph_module)
         program._graph_module = _fx_passes.remove_assertion_nodes(program.graph_module)

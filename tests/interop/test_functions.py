@@ -232,7 +232,9 @@ def test_another_opset_with_the_same_forms(written: int, model: int) -> None:
 def test_another_opset_with_another_form() -> None:
     with pytest.raises(UnsupportedAtOpset) as caught:
         rewriter.rewrite(
-            model_of("com.example::Swish", {"x": ("float32", ["n", 3])}, opset=18), passes=[SWISH]
+            model_of("com.example::Swish", {"x": ("float32", ["n", 3])}, opset=18),
+            passes=[SWISH],
+            derived=False,
         )
     assert caught.value.what.endswith(
         "Mul is written for opset 13 (the form of opset 13); the model has opset 18, where it has the form of opset 14"
@@ -244,7 +246,9 @@ def test_an_operator_that_the_models_opset_lacks() -> None:
     text = '<domain: "local", opset_import: ["" : 20]> G (x) => (y) { y = Gelu(x) }'
     made = from_function("mylib::g", function(text), reference=torch.nn.functional.gelu, cases=[Case(f32(2))])
     with pytest.raises(UnsupportedAtOpset, match=r"Gelu is written for opset 20 .* opset 13, which lacks it"):
-        rewriter.rewrite(model_of("mylib::g", {"x": ("float32", [2])}, opset=13), passes=[made])
+        rewriter.rewrite(
+            model_of("mylib::g", {"x": ("float32", [2])}, opset=13), passes=[made], derived=False
+        )
 
 
 # --- faults --------------------------------------------------------------------------------------------------------

@@ -1,0 +1,197 @@
+"""One call from a module to a file that runs: export, rewrite, and proof against the module."""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from rewriter.derive.let_through import as_placeholders, library_and_stops
+from rewriter.derive.translate import LOCK, quiet, symbolic_sizes
+from rewriter.errors import ExportError
+from rewriter.torch.fallthrough import safe_fallthrough
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from rewriter.pipeline import PathLike
+    from rewriter.report import Report
+
+#: What the exporters write below, and what is then brought to the opset that was asked for.
+_OPSET = 18
+
+#: The legacy exporter's newest opset, at which it knows most.
+_LEGACY_OPSET = 20
+
+
+def export(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    target: PathLike | None = None,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
+    passes: Any = "auto",
+    against: Any = None,
+    **options: Any,
+) -> Report:
+    """Export ``model`` to ONNX, rewrite what the exporter does not know, prove the file, and write it to ``target``.
+
+    ``args`` and ``kwargs`` are one example of what ``model`` takes; ``dynamic_shapes`` is that of ``torch.export``.
+    The model is exported by ``torch.export`` and translated by ``torch.onnx``; where a pass takes an operator, or the
+    exporter has no translation for one, the operator leaves as a placeholder.  A model that ``torch.export`` cannot
+    trace is given to the legacy exporter, with its fall-through.  Then :func:`rewriter.rewrite` does the rest:
+    ``options`` are its arguments, and ``passes`` as there.  Every output is compared with ``model`` itself unless
+    ``against`` names something else, or ``verify=False``.
+
+    Without ``target`` the model is ``report.model``.  Raises ExportError where neither exporter takes the model, and
+    whatever :func:`rewriter.rewrite` raises::
+
+        report = rewriter.torch.export(net, (torch.randn(2, 3, 224, 224),), "net.onnx", dynamic_shapes=({0: "batch"},))
+    """
+    from rewriter.pipeline import rewrite
+
+    if options.get("verify", True):
+        options["against"] = model if against is None else against
+    names = {"input_names": input_names, "output_names": output_names}
+    with _evaluating(model), tempfile.TemporaryDirectory(prefix="rewriter-export-") as folder:
+        path = Path(folder) / "exported.onnx"
+        exporter = _exported(model, tuple(args), dict(kwargs or {}), path, dynamic_shapes, names, passes)
+        if "inputs" not in options:
+            options["input_ranges"] = _ranges(path, args, kwargs) | dict(options.get("input_ranges") or {})
+        report = rewrite(path, target, passes=passes, **options)
+    report.source, report.versions["torch"] = exporter, torch.__version__
+    return report
+
+
+@contextmanager
+def _evaluating(model: torch.nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _exported(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: Path,
+    dynamic_shapes: Any,
+    names: Mapping[str, Any],
+    passes: Any,
+) -> str:
+    """Write ``model`` to ``path`` with placeholders; the name of the exporter that could."""
+    with LOCK, quiet():
+        try:
+            _by_dynamo(model, args, kwargs, path, dynamic_shapes, names, passes)
+        except Exception as error:  # noqa: BLE001  (whatever the exporter raises)
+            try:
+                _by_legacy(model, args, kwargs, path, dynamic_shapes, names)
+            except Exception as second:  # noqa: BLE001
+                raise ExportError(
+                    f"torch.onnx cannot export the model: {_first(error)}; the legacy exporter: {_first(second)}",
+                    remedy="mend the line that it names, or make an operator of it (rewriter.torch.placeholder)",
+                ) from error
+            return "torch.onnx.export(dynamo=False)"
+    return "torch.onnx.export(dynamo=True)"
+
+
+def _by_dynamo(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: Path,
+    dynamic_shapes: Any,
+    names: Mapping[str, Any],
+    passes: Any,
+) -> None:
+    with symbolic_sizes(), torch.no_grad():
+        program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        program = program.run_decompositions(library_and_stops(passes))
+        made = torch.onnx.export(program, opset_version=_OPSET, dynamo=True, verbose=False, **names)
+    assert made is not None
+    proto = made.model_proto
+    as_placeholders(proto)
+    _save(proto, path)
+
+
+def _save(proto: Any, path: Path) -> None:
+    import onnx
+
+    large = proto.ByteSize() > 2**30
+    onnx.save(proto, path, save_as_external_data=large, location=f"{path.name}.data" if large else None)
+
+
+def _by_legacy(
+    model: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: Path,
+    dynamic_shapes: Any,
+    names: Mapping[str, Any],
+) -> None:
+    with safe_fallthrough():
+        torch.onnx.export(
+            model,
+            args,
+            str(path),
+            kwargs=kwargs,
+            dynamo=False,
+            opset_version=_LEGACY_OPSET,
+            dynamic_axes=_axes(dynamic_shapes, names["input_names"], len(args)),
+            operator_export_type=torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH,
+            **{name: value for name, value in names.items() if value is not None},
+        )
+
+
+def _axes(
+    dynamic_shapes: Any, input_names: Sequence[str] | None, count: int
+) -> dict[str, dict[int, str]] | None:
+    """``dynamic_shapes`` as the legacy exporter takes it: names of dims, by input and axis."""
+    if dynamic_shapes is None:
+        return None
+    shapes = dynamic_shapes.items() if isinstance(dynamic_shapes, dict) else enumerate(dynamic_shapes)
+    names = list(input_names or [f"input_{index}" for index in range(count)])
+    made = {}
+    for key, axes in shapes:
+        name = key if isinstance(key, str) else names[key]
+        if isinstance(axes, dict):
+            made[name] = {
+                axis: getattr(dim, "__name__", None) or f"{name}_{axis}" for axis, dim in axes.items() if dim
+            }
+    return made
+
+
+def _ranges(
+    path: Path, args: Sequence[Any], kwargs: Mapping[str, Any] | None
+) -> dict[str, tuple[float, float]]:
+    """The range of each integer input of the example: what indices and tokens may be is not known otherwise."""
+    import onnx
+    from torch.utils._pytree import tree_leaves
+
+    graph = onnx.load(path, load_external_data=False).graph
+    tensors = [leaf for leaf in tree_leaves((args, dict(kwargs or {}))) if isinstance(leaf, torch.Tensor)]
+    if len(tensors) != len(graph.input):
+        return {}
+    return {
+        value.name: (int(tensor.min()), int(tensor.max()))
+        for value, tensor in zip(graph.input, tensors, strict=True)
+        if tensor.numel()
+        and not tensor.dtype.is_floating_point
+        and not tensor.dtype.is_complex
+        and tensor.dtype != torch.bool
+    }
+
+
+def _first(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 200 else f"{text[:199]}…"
