@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.metadata
 import importlib.util
-import json
 import os
-import signal
-import subprocess
-import sys
+import time
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rewriter.errors import CannotVerifyError, MismatchError
-from rewriter.runtimes.exchange import read_all, write_all
+from rewriter.runtimes.exchange import pack, unpack
 from rewriter.runtimes.names import RUNTIMES
 from rewriter.storage.scratch import scratch_folder
 from rewriter.verify.proof import Checked
+from rewriter.worker.driver import Limits, OutOfMemory, OutOfTime, Worker, WorkerFailed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from onnx import ModelProto
 
     from rewriter.storage import ModelFile
     from rewriter.verify.judgement import Judgement
     from rewriter.verify.options import VerifyOptions
+    from rewriter.worker.frames import Message
 
 #: Seconds for one runtime, all samples together.
 TIMEOUT: Final = 600.0
-_WORKER: Final = Path(__file__).with_name("worker.py")
+_TARGET: Final = "rewriter.runtimes.worker:serve"
 
 
 @dataclass
@@ -90,17 +88,12 @@ def run(
     if all(result.status == "not installed" for result in results):
         return results
     with scratch_folder() as folder:
-        file.save(folder / "model.onnx", model)
-        (folder / "inputs.json").write_text(json.dumps([list(sample.feeds) for sample in samples]))
-        for number, sample in enumerate(samples):
-            write_all(folder / f"{number}.in", list(sample.feeds.values()))
+        path = folder / "model.onnx"
+        file.save(path, model)
+        outputs = [output.name for output in model.graph.output]
         for result in results:
             if result.status != "not installed":
-                libraries = [str(path) for path in options.libraries.values()]
-                _run(result, folder, libraries if result.name == "onnxruntime" else [])
-                names = [output.name for output in model.graph.output]
-                _judge(result, folder, names, samples, options.judgement)
-                _clear(folder, len(samples))
+                _run(result, path, outputs, samples, options)
     return results
 
 
@@ -124,54 +117,61 @@ def _installed(name: str) -> RuntimeResult:
     return RuntimeResult(name, version)
 
 
-def _run(result: RuntimeResult, folder: Path, libraries: Sequence[str]) -> None:
-    """Run the worker to its end; ``result`` says where it comes to none of its own."""
-    output = folder / "output.txt"
-    with output.open("wb") as sink:
-        # Its own session: an interrupt at the terminal reaches this process only, which then ends the worker.
-        process = subprocess.Popen(
-            [sys.executable, "-P", str(_WORKER), result.name, str(folder), *map(os.path.abspath, libraries)],
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            cwd=folder,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(TIMEOUT)
-        except subprocess.TimeoutExpired:
-            result.status, result.detail = "crashed", f"came to no end in {TIMEOUT:.0f} s"
-            return
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    if code < 0:
-        result.status, result.detail = "crashed", f"killed by {_signal_name(-code)}"
-    elif code:
-        lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        result.status, result.detail = "crashed", lines[-1][:400] if lines else f"exit status {code}"
+def _run(
+    result: RuntimeResult,
+    path: Path,
+    outputs: Sequence[str],
+    samples: Sequence[Expected],
+    options: VerifyOptions,
+) -> None:
+    """Run the samples in a worker; ``result`` says how that ended."""
+    libraries = [os.path.abspath(library) for library in options.libraries.values()]  # noqa: PTH100
+    heads, parts = [], []
+    for sample in samples:
+        kinds, packed = pack(sample.feeds.values())
+        heads.append({"names": list(sample.feeds), "kinds": kinds})
+        parts += packed
+    head = {
+        "runtime": result.name,
+        "model": str(path),
+        "libraries": libraries if result.name == "onnxruntime" else [],
+        "samples": heads,
+    }
+    found: list[list[Any]] = []
+
+    def collect(message: Message) -> None:
+        found.append(unpack(message.head["kinds"], message.parts))
+
+    try:
+        with Worker(_TARGET, folder=path.parent) as worker:
+            limits = Limits(time.monotonic() + TIMEOUT, options.memory)
+            refused = worker.ask(head, parts, limits, event=collect).head["refused"]
+    except OutOfTime:
+        result.status, result.detail = "crashed", f"came to no end in {TIMEOUT:.0f} s"
+    except OutOfMemory as failure:
+        result.status, result.detail = "crashed", f"takes too much memory: {failure.reason}"
+    except WorkerFailed as failure:
+        result.status, result.detail = "crashed", failure.reason
+    else:
+        _judge(result, outputs, samples, found, refused, options.judgement)
 
 
 def _judge(
     result: RuntimeResult,
-    folder: Path,
     outputs: Sequence[str],
     samples: Sequence[Expected],
+    results: Sequence[Sequence[Any]],
+    refused: str | None,
     judgement: Judgement,
 ) -> None:
-    """Hold what the runtime left behind against what was expected."""
-    if result.status != "agrees":
-        return
+    """Hold what the runtime gave against what was expected."""
     result.outputs = [Checked(name) for name in outputs]
     for number, sample in enumerate(samples):
         where = f" ({sample.described})" if sample.described else ""
-        place = folder / f"{number}.out"
-        if not place.is_dir():
-            said = (folder / "refused.txt").read_text(encoding="utf-8")
-            result.status, result.detail = "refuses", said[:600] + where
+        if number >= len(results):
+            result.status, result.detail = "refuses", (refused or "no result")[:600] + where
             return
-        found = read_all(place)
+        found = results[number]
         if len(found) != len(outputs):
             result.status = "differs"
             result.detail = f"gives {len(found)} outputs, and {len(outputs)} are expected{where}"
@@ -181,21 +181,3 @@ def _judge(
         for name, problem in judgement.outputs(values, sample.outputs, noted).items():
             if result.status == "agrees":
                 result.status, result.detail = "differs", f"output '{name}' {problem}{where}"
-
-
-def _clear(folder: Path, samples: int) -> None:
-    """Make room for the next runtime."""
-    (folder / "refused.txt").unlink(missing_ok=True)
-    for number in range(samples):
-        place = folder / f"{number}.out"
-        if place.is_dir():
-            for path in place.iterdir():
-                path.unlink()
-            place.rmdir()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

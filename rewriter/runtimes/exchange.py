@@ -1,4 +1,4 @@
-"""Values between processes: a folder with one file each, in the formats of ONNX's own test data."""
+"""Values between processes, in the formats of ONNX's own test data."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ import numpy as np
 from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable, Sequence
 
 
-def write_all(folder: Path, values: list[Any]) -> None:
-    """Write each value into ``folder``, which is made: tensors of every element type, sequences, absent optionals."""
-    folder.mkdir()
-    for number, value in enumerate(values):
+def pack(values: Iterable[Any]) -> tuple[list[str], list[bytes]]:
+    """The kind of each value and its bytes: tensors of every element type, sequences, absent optionals."""
+    kinds, parts = [], []
+    for value in values:
         message, kind = _message(value)
-        (folder / f"{number}.{kind}").write_bytes(message.SerializeToString())
+        kinds.append(kind)
+        parts.append(message.SerializeToString())
+    return kinds, parts
 
 
-def read_all(folder: Path) -> list[Any]:
-    """The values of a folder, in order."""
-    found = sorted(folder.iterdir(), key=lambda path: int(path.stem))
-    return [_value(path) for path in found]
+def unpack(kinds: Sequence[str], parts: Sequence[bytes]) -> list[Any]:
+    """The values that :func:`pack` was given."""
+    return [_value(kind, data) for kind, data in zip(kinds, parts, strict=True)]
 
 
 def _message(value: Any) -> tuple[Any, str]:
@@ -33,10 +34,9 @@ def _message(value: Any) -> tuple[Any, str]:
     return numpy_helper.from_array(np.asarray(value)), "tensor"
 
 
-def _value(path: Path) -> Any:
-    data = path.read_bytes()
-    if path.suffix == ".none":
+def _value(kind: str, data: bytes) -> Any:
+    if kind == "none":
         return None
-    if path.suffix == ".sequence":
+    if kind == "sequence":
         return numpy_helper.to_list(SequenceProto.FromString(data))
     return numpy_helper.to_array(TensorProto.FromString(data))

@@ -1,36 +1,35 @@
-"""The process of one runtime: ``python worker.py RUNTIME FOLDER [LIBRARY …]``.
-
-Runs ``FOLDER/model.onnx`` on each ``FOLDER/N.in`` (a folder of one file per input), in order.  Writes the
-results beside it as ``N.out``, or, where the runtime refuses the model or the inputs, why into ``refused.txt``.
-"""
+"""The process of one runtime: it runs a model file on samples, and sends the results of each."""
 
 from __future__ import annotations
 
-import json
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-# Started by its path: this folder and no other is searched for the adapters.
-sys.path.insert(0, str(Path(__file__).parent))
+from rewriter.runtimes.adapters import ADAPTERS, message
+from rewriter.runtimes.exchange import pack, unpack
 
-from adapters import ADAPTERS, message  # type: ignore[import-not-found]
-from exchange import read_all, write_all  # type: ignore[import-not-found]
+if TYPE_CHECKING:
+    from rewriter.worker.frames import Channel
 
 
-def main() -> None:
-    name, folder, *libraries = sys.argv[1:]
-    place = Path(folder)
-    names = json.loads((place / "inputs.json").read_text(encoding="utf-8"))
+def serve(channel: Channel) -> None:
+    """Answer one request: its head names runtime, model file, libraries and inputs; its parts are the inputs.
+
+    Results go out as an event for each sample; the answer says what the runtime refused, if it did.
+    """
+    request = channel.receive()
+    if request is None:
+        return
+    head, parts = request.head, list(request.parts)
+    refused = None
     try:
-        runtime = ADAPTERS[name](str(place / "model.onnx"), *([libraries] if libraries else []))
-        for number, given in enumerate(names):
-            inputs = dict(zip(given, read_all(place / f"{number}.in"), strict=True))
-            write_all(place / f"{number}.out", runtime.run(inputs))
-    except BaseException as error:  # a panic of tract's is no Exception
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        (place / "refused.txt").write_text(message(error), encoding="utf-8", errors="backslashreplace")
-
-
-if __name__ == "__main__":
-    main()
+        libraries = [head["libraries"]] if head["libraries"] else []
+        runtime = ADAPTERS[head["runtime"]](head["model"], *libraries)
+        for sample in head["samples"]:
+            count = len(sample["names"])
+            given, parts = parts[:count], parts[count:]
+            inputs = dict(zip(sample["names"], unpack(sample["kinds"], given), strict=True))
+            kinds, results = pack(runtime.run(inputs))
+            channel.send({"event": "results", "kinds": kinds}, results)
+    except BaseException as error:  # noqa: BLE001  (a panic of tract's is not an Exception)
+        refused = message(error)
+    channel.send({"refused": refused})

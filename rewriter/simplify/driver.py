@@ -15,8 +15,9 @@ from rewriter.report import size_text
 from rewriter.simplify import accept, batchnorm, culprits, pins
 from rewriter.simplify.accept import Refused, measure
 from rewriter.simplify.prepare import CannotPrepare, prepare
-from rewriter.simplify.process import OutOfMemory, OutOfTime, Task, WorkerFailed, run_worker
+from rewriter.simplify.process import NoMemory, Task, run_worker
 from rewriter.simplify.restore import CannotRestore, restore
+from rewriter.worker.driver import CannotStart, OutOfTime, WorkerFailed
 
 if TYPE_CHECKING:
     from rewriter.storage import ModelFile
@@ -164,11 +165,11 @@ class _Stage:
             raise _Failed(
                 f"onnxsim: not done within {self.timeout:g} s (--simplify-timeout)", final=True
             ) from error
-        except OutOfMemory as error:
+        except NoMemory as error:
             limit = f"the limit of {size_text(self.memory)} (--simplify-memory)"
             raise _Failed(f"onnxsim: out of memory within {limit}: {error.reason}") from error
         except WorkerFailed as error:
-            raise _Failed(f"onnxsim: {error.reason}", final=error.final) from error
+            raise _Failed(f"onnxsim: {error.reason}", final=isinstance(error, CannotStart)) from error
         del request
         self._say("checking")
         try:

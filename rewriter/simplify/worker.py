@@ -1,24 +1,27 @@
-"""The program of the worker process: one model in, one simplified model out.
+"""onnxsim's process: one model in, one simplified model out.
 
-Started by :mod:`rewriter.simplify.process` as a plain script, it imports nothing of the rewriter, so that its start
-costs onnxsim's import alone.  Its working directory holds ``request.json`` (options) and ``request.onnx``; it leaves
-``result.onnx``.  Whatever else happens (an exception, a signal, a limit) shows in its exit status and its output.
+:mod:`rewriter.simplify.process` starts it.  It is loaded by its path and imports nothing of the rewriter, so that its
+start costs onnxsim's import alone.  Whatever else happens (an exception, a signal, a limit) shows in its exit status
+and its output.
 """
 
 from __future__ import annotations
 
-import json
 import resource
-import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rewriter.worker.frames import Channel
 
 
-def main(folder: Path) -> None:
-    options = json.loads((folder / "request.json").read_text(encoding="utf-8"))
-    # Whoever started this process may be killed without a chance to end it.
-    signal.alarm(options["alarm"])
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+def simplify(channel: Channel) -> None:
+    """Answer one request: its head has the options, its part is the model."""
+    message = channel.receive()
+    if message is None:
+        return
+    options = message.head
     resource.setrlimit(resource.RLIMIT_FSIZE, (options["file_size"], options["file_size"]))
     sys.modules["torch"] = None  # type: ignore[assignment]  # half of onnxsim's import time
 
@@ -29,7 +32,7 @@ def main(folder: Path) -> None:
     limit = _mapped() + options["memory"]
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-    model = onnx.load_model_from_string((folder / "request.onnx").read_bytes())
+    model = onnx.load_model_from_string(message.parts[0])
     result, _ = onnxsim.simplify(
         model,
         check_n=0,
@@ -41,7 +44,7 @@ def main(folder: Path) -> None:
         certify=False,
         import_custom_schemas=False,
     )
-    (folder / "result.onnx").write_bytes(result.SerializeToString(deterministic=True))
+    channel.send({}, [result.SerializeToString(deterministic=True)])
 
 
 def _refused(allowed: list[str], refused: list[str]) -> list[str]:
@@ -65,7 +68,3 @@ def _mapped() -> int:
     """Bytes of address space in use."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * resource.getpagesize()
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

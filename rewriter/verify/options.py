@@ -45,6 +45,8 @@ class VerifyOptions:
     #: ``rewriter.torch.placeholder``, that the model was trained with.
     check_gradients: bool = False
     operators: tuple[Any, ...] = ()
+    #: Bytes of memory that a worker may have to itself; None for no limit.
+    memory: int | None = None
 
     def __post_init__(self) -> None:
         """UsageError where a number makes no sense: without samples, nothing would be compared."""

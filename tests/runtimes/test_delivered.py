@@ -16,7 +16,7 @@ import rewriter
 from rewriter.cli import run as command
 from rewriter.runtimes import driver
 from rewriter.runtimes.driver import Expected, run
-from rewriter.runtimes.exchange import read_all, write_all
+from rewriter.runtimes.exchange import pack, unpack
 from rewriter.runtimes.names import RUNTIMES, parse
 from rewriter.storage import ModelFile
 from rewriter.verify import VerifyOptions
@@ -120,7 +120,7 @@ def fake_worker(code: str, folder: Path) -> Path:
 def test_a_runtime_may_take_its_process_down(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, detail: str
 ) -> None:
-    monkeypatch.setattr(driver, "_WORKER", fake_worker(code, tmp_path))
+    monkeypatch.setattr(driver, "_TARGET", f"{fake_worker(code, tmp_path)}:serve")
     monkeypatch.setattr(driver, "TIMEOUT", 1.0)
     result = outcome([expected(np.ones((2, 3)))], "tract")["tract"]
     assert (result.status, result.detail) == ("crashed", detail)
@@ -203,8 +203,7 @@ def test_values_pass_between_processes_as_they_are(tmp_path: Path) -> None:
         None,
         [np.array([1.0, 2.0]), np.array([3.0])],
     ]
-    write_all(tmp_path / "v", values)
-    found = read_all(tmp_path / "v")
+    found = unpack(*pack(values))
     assert len(found) == len(values)
     for got, want in zip(found[:4], values[:4], strict=True):
         assert (got.dtype, got.shape) == (want.dtype, want.shape)
