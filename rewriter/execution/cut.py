@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: What the names of inputs begin with that stand for results of what was cut out.
 CUT = "cut:"
+#: Deepest nesting of calls that is put in place.
+_MAX_DEPTH = 64
 
 
 @dataclass
@@ -79,14 +81,42 @@ def cut_unknown(
 
 
 def inlined(model: ModelProto) -> ModelProto:
-    """``model`` with the body of each model-local function in the place of every call."""
+    """``model`` with the body of each model-local function in the place of every call.
+
+    An attribute that a call omits has its default.  onnx's inliner drops it, so it is written into the call before; one
+    level of calls after the other, since a reference to an attribute that is omitted there is an omission as well.
+    """
     try:
-        return inliner.inline_local_functions(model)
+        if not any(function.attribute_proto for function in model.functions):
+            return inliner.inline_local_functions(model)
+        current = ModelProto()
+        current.CopyFrom(model)
+        for _ in range(_MAX_DEPTH):
+            called = _give_defaults(current)
+            if not called:
+                del current.functions[:]
+                return current
+            current = inliner.inline_selected_functions(current, called)
+        raise ValueError(f"functions are nested more than {_MAX_DEPTH} deep")
     except Exception as error:
         raise CannotVerifyError(
             f"onnx cannot put the bodies of model-local functions in the places of their calls: {error}",
             remedy="name the libraries of what is kept (--library), or pass --no-verify",
         ) from error
+
+
+def _give_defaults(model: ModelProto) -> list[tuple[str, str]]:
+    """Write defaults of omitted attributes into the calls of the main graph; domain and name of what is called."""
+    functions = {function_key(function): function for function in model.functions}
+    called: dict[tuple[str, str], None] = {}
+    for scope in main_scope(model).walk():
+        for node in scope.graph.node:
+            function = functions.get(called_function(node))
+            if function is not None:
+                given = {attribute.name for attribute in node.attribute}
+                node.attribute.extend(a for a in function.attribute_proto if a.name not in given)
+                called[function.domain, function.name] = None
+    return list(called)
 
 
 def _cut_node(node: NodeProto, scope: Scope, types: Mapping[str, TensorType], result: CutModel) -> None:

@@ -314,6 +314,11 @@ def check_ranges(ranges: Mapping[str, tuple[float, float]], kinds: Mapping[str, 
                 remedy=f"{did_you_mean(name, kinds)}its inputs are: {', '.join(kinds) or 'none'}",
             )
         dtype = kinds[name].dtype
+        if dtype == TensorProto.STRING:
+            raise UsageError(
+                f"--input-range {name}: the input holds text, of which there is no range",
+                remedy=f"give its values with --inputs FILE.npz (an array '{name}')",
+            )
         if not np.isfinite(float(high) - float(low)):
             raise UsageError(
                 f"--input-range {name}: {low} to {high} is no range to draw from",

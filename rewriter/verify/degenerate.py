@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import TensorProto
 
 from rewriter.domains import normal_domain
 from rewriter.execution.cut import outer_names
@@ -99,7 +100,11 @@ class Degenerate:
     def remedy(self, names: Iterable[str], *, empty: bool = False) -> str:
         """What to give so that ``names`` become others."""
         inputs = self._inputs
-        flags = [f"--input-range {name}=LOW:HIGH" for name in self.behind(names) if name in inputs.types]
+        flags = [
+            f"--input-range {name}=LOW:HIGH"
+            for name in self.behind(names)
+            if name in inputs.types and inputs.types[name].dtype != TensorProto.STRING
+        ]
         if inputs.given is not None:
             return "give other inputs (--inputs)"
         if empty:

@@ -378,3 +378,10 @@ def test_what_cannot_be_drawn_is_said():
     with pytest.raises(CannotVerifyError, match="'s' is sequence"):
         inputs(sequence)
     assert inputs(unknown_rank, inputs={"x": np.zeros(3, np.float32)}).draw(0).feeds["x"].shape == (3,)
+
+
+def test_a_range_of_text_is_refused():
+    source = model(inputs={"t": (TensorProto.STRING, [3]), "x": (FLOAT, [3])}, outputs={})
+    with pytest.raises(UsageError, match="holds text") as caught:
+        inputs(source, input_ranges={"t": (0, 1)})
+    assert "--inputs" in caught.value.remedy

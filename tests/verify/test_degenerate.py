@@ -11,7 +11,7 @@ from rewriter.placeholder import Case, Placeholder, Value, f32
 from tests.verify.conftest import FLOAT, INT64, Double, example, model, node, prove
 
 
-def ahead(*nodes, tensors=None, inputs=None, kind=FLOAT, shape=("n", 8)):
+def ahead(*nodes, tensors=None, inputs=None, kind=FLOAT, shape=("n", 8), opset=17):
     """``nodes`` make "a" of "x", which a Double takes."""
     return model(
         *nodes,
@@ -20,6 +20,8 @@ def ahead(*nodes, tensors=None, inputs=None, kind=FLOAT, shape=("n", 8)):
         outputs={"d": (kind, None)},
         tensors=tensors or {},
         domains=["com.example"],
+        opset=opset,
+        ir=9,
     )
 
 
@@ -219,3 +221,16 @@ def test_a_pass_whose_remark_raises_is_told_of():
 
     (warning,) = told(ahead(node("Neg", ["x"], ["a"])), Faulty())
     assert "says_little() raised KeyError" in warning
+
+
+def test_no_range_is_named_for_text():
+    source = ahead(
+        node("Equal", ["t", "word"], ["e"]),
+        node("Cast", ["e"], ["a"], to=FLOAT),
+        inputs={"t": (TensorProto.STRING, ["n", 8])},
+        tensors={"word": np.array("absent", object)},
+        opset=19,
+    )
+    (warning,) = told(source, Double())
+    assert "--input-range" not in warning
+    assert "--inputs" in warning
