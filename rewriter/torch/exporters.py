@@ -10,8 +10,6 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.onnx._internal.exporter import _flags
 
-from rewriter.errors import UsageError
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -27,19 +25,19 @@ def running_exporter(arguments: Iterable[Any]) -> Exporter | None:
     ``is_in_onnx_export`` is one flag for the whole process, so a model trained on another thread during an
     export would see it too; tracing and fake tensors belong to a thread.
     """
-    if torch.compiler.is_dynamo_compiling():
-        # TorchDynamo takes is_in_onnx_export() for False, so the flag behind it is read.
-        if _flags._is_onnx_exporting:
-            # The exporter's second attempt, after its first has failed: it would trace through the function.
-            raise UsageError(
-                "TorchDynamo cannot export a placeholder", remedy="see the error of the first attempt"
-            )
-        return None
-    if not torch.onnx.is_in_onnx_export():
+    if torch.compiler.is_dynamo_compiling() or not torch.onnx.is_in_onnx_export():
         return None
     if is_tracing():
         return Exporter.LEGACY
     return Exporter.DYNAMO if _has_fakes(arguments) else None
+
+
+def in_branch_of_an_export() -> bool:
+    """Whether TorchDynamo traces this call for ``torch.onnx.export``: a branch of ``torch.cond``, the body of a loop.
+
+    TorchDynamo takes ``is_in_onnx_export()`` for False, so the flag behind it is read.
+    """
+    return torch.compiler.is_dynamo_compiling() and _flags._is_onnx_exporting
 
 
 def is_tracing() -> bool:

@@ -11,7 +11,13 @@ import torch
 from rewriter.errors import UsageError
 from rewriter.torch.arguments import Call, Parameters, split
 from rewriter.torch.dynamo import emit_dynamo
-from rewriter.torch.exporters import Exporter, is_captured, is_tracing, running_exporter
+from rewriter.torch.exporters import (
+    Exporter,
+    in_branch_of_an_export,
+    is_captured,
+    is_tracing,
+    running_exporter,
+)
 from rewriter.torch.function import Context, apply_function
 
 if TYPE_CHECKING:
@@ -68,6 +74,10 @@ class PlaceholderFunction:
         #: Why its backward is not the derivative, where that is so on purpose.
         self.surrogate = ""
         self._fake: Callable[..., Any] | None = None
+        #: The same call, which TorchDynamo takes as it stands instead of looking inside.
+        self._opaque = torch.compiler.allow_in_graph(  # type: ignore[no-untyped-call]
+            lambda args, kwargs: self(*args, **kwargs)
+        )
         functools.update_wrapper(self, function)
 
     @property
@@ -136,6 +146,8 @@ class PlaceholderFunction:
         return function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if in_branch_of_an_export():
+            return self._opaque(args, kwargs)
         arguments = self.parameters.bind(args, kwargs)
         exporter = running_exporter(arguments.values())
         if exporter is None and (self._backward is None or is_tracing() or is_captured(arguments.values())):
