@@ -14,6 +14,7 @@ What differs in the copy:
 - ``ai.onnx`` is spelt as the default domain (onnx's inference does not know that they are one).
 - Negative sizes, which some exporters write for unknown ones, are left out.
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
+- Bodies have copies of the small constants that they read from the scopes around them (:mod:`rewriter.graph.outer`).
 - Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
 - Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the
   two contradict (an exporter was told a wrong shape), what is declared downstream is wrong as well, and inference
@@ -37,6 +38,7 @@ from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shap
 
 from rewriter.graph.interface import dims_of
 from rewriter.graph.lift import lift
+from rewriter.graph.outer import show_constants
 from rewriter.graph.scopes import Scope, graphs_of
 from rewriter.graph.types import common
 from rewriter.types import TensorType
@@ -192,6 +194,7 @@ def run(copy: Copy, hook_errors: list[BaseException]) -> None:
 
     ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).
     """
+    show_constants(copy.scope, copy.source.graph)
     raw = copy.source.SerializeToString()
     copy.inferred = None
     for propagate in (True, False):
