@@ -61,6 +61,10 @@ def to_data(leaf: Any, label: str, kind: TensorType | None = None) -> Data:
     import torch
 
     if isinstance(leaf, torch.Tensor):
+        if leaf.is_complex() and is_float(_declared(kind)) and _declared(kind).kind != "c":
+            leaf = torch.view_as_real(
+                leaf.resolve_conj()
+            )  # ONNX carries real and imaginary parts as a last axis
         return from_torch(leaf.to_dense() if leaf.layout != torch.strided else leaf)
     if isinstance(leaf, bool):
         return np.asarray(leaf)

@@ -241,6 +241,15 @@ def library() -> tuple[Any, dict[Any, Any]]:
     return registry, _decomp.create_onnx_friendly_decomposition_table(set(implemented))
 
 
+def to_onnx(program: torch.export.ExportedProgram, names: Mapping[str, Any]) -> ModelProto:
+    """A decomposed program as a model of opset :data:`OPSET`; ``names`` are ``input_names`` and ``output_names``."""
+    from torch.onnx._internal.exporter import _core
+
+    made = _core.export(program, registry=library()[0], opset_version=OPSET, verbose=False, **names)
+    made.optimize()
+    return made.model_proto
+
+
 def has_translation(overload: Any) -> bool:
     """Whether the exporter has a function for the operator, or decomposes it."""
     registry, table = library()
@@ -261,31 +270,32 @@ def _to_onnx(traced: _Traced, stop: Mapping[Any, Callable[..., Any]]) -> ModelPr
         made.optimize()
         return made.model_proto
     except Exception as error:
-        raise _untranslated(error, traced) from error
+        raise untranslated(error, traced.function) from error
 
 
-def _untranslated(error: Exception, traced: _Traced) -> DerivationError:
+def untranslated(error: Exception, function: Callable[..., Any]) -> DerivationError:
+    """What to say of a program that the exporter does not translate, by the words of the exporter's own error."""
     cause: BaseException = error
     while cause.__cause__ is not None:
         cause = cause.__cause__
     missing = re.search(
         r"No ONNX function found for <OpOverload\(op='([\w.:]+)', overload='(\w+)'\)>", str(cause)
     )
-    line = _source_of(str(error), traced)
+    line = _source_of(str(error), function)
     if missing is None:
         return DerivationError(
-            f"torch.onnx cannot translate its definition in PyTorch: {_first_sentence(cause)}{line}",
+            f"torch.onnx cannot translate it: {_first_sentence(cause)}{line}",
             remedy="write a pass with a decomposition",
         )
     operator = missing[1].replace(".", "::")
     return DerivationError(
-        f"its definition in PyTorch comes down to {operator}, which torch.onnx cannot translate{line}",
+        f"it comes down to {operator}, which torch.onnx cannot translate{line}",
         remedy=f"write a pass for {operator}",
     )
 
 
-def _source_of(message: str, traced: _Traced) -> str:
-    code = getattr(getattr(traced.function, "source", traced.function), "__code__", None)
+def _source_of(message: str, function: Callable[..., Any]) -> str:
+    code = getattr(getattr(function, "source", function), "__code__", None)
     if code is None:
         return ""
     lines = re.findall(rf'File "{re.escape(code.co_filename)}", line (\d+)', message)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.derive.let_through import as_placeholders, library_and_stops
-from rewriter.derive.translate import LOCK, quiet, symbolic_sizes
+from rewriter.derive.translate import LOCK, quiet, symbolic_sizes, to_onnx, untranslated
 from rewriter.errors import ExportError
 from rewriter.torch.fallthrough import safe_fallthrough
 
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 
     from rewriter.pipeline import PathLike
     from rewriter.report import Report
-
-#: What the exporters write below, and what is then brought to the opset that was asked for.
-_OPSET = 18
 
 #: The legacy exporter's newest opset, at which it knows most.
 _LEGACY_OPSET = 20
@@ -117,9 +114,10 @@ def _by_dynamo(
     with symbolic_sizes(), torch.no_grad():
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         program = program.run_decompositions(library_and_stops(passes))
-        made = torch.onnx.export(program, opset_version=_OPSET, dynamo=True, verbose=False, **names)
-    assert made is not None
-    proto = made.model_proto
+        try:
+            proto = to_onnx(program, names)
+        except Exception as error:
+            raise untranslated(error, model.forward) from error
     as_placeholders(proto)
     _save(proto, path)
 
