@@ -77,7 +77,9 @@ class InteropPass(Placeholder):
         super().validate()
         if not self.case_list:
             raise PassDefinitionError(
-                "no cases: it could not be proved", where=self.pass_name(), remedy="give at least one Case"
+                "no cases: they say what the parameters are",
+                where=self.pass_name(),
+                remedy="give at least one Case",
             )
 
     def _check_parameters(self, item: Decomposition, owner: str) -> None:

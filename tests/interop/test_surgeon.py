@@ -257,7 +257,9 @@ def test_another_opsets_form() -> None:
     with pytest.raises(
         UnsupportedAtOpset, match="Squeeze 'flat': Squeeze has no attribute 'axes' at opset 13"
     ):
-        rewriter.rewrite(model_of("mylib::Body", {"x": ("float32", [1, 3])}, opset=13), passes=[made])
+        rewriter.rewrite(
+            model_of("mylib::Body", {"x": ("float32", [1, 3])}, opset=13), passes=[made], derived=False
+        )
 
 
 def test_an_error_in_the_function_names_its_line() -> None:

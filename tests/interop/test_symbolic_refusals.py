@@ -370,8 +370,8 @@ def relu(g: Any, x: Any) -> Any:
     ("options", "says"),
     [
         ({"cases": [Case(f32(2))]}, r"no reference\(\)"),
-        ({"reference": torch.relu}, r"no cases\(\)"),
-        ({"reference": torch.relu, "cases": []}, "no cases: it could not be proved"),
+        ({"reference": torch.relu}, "no cases: they say what the parameters are"),
+        ({"reference": torch.relu, "cases": []}, "no cases: they say what the parameters are"),
         ({"reference": torch.relu, "cases": [Case(f32(2), y=1)]}, "gives 'y', which is no parameter"),
         ({"reference": torch.relu, "cases": [Case(f32(2))], "parameters": {"y": int}}, "names 'y'"),
         ({"reference": torch.relu, "cases": [Case(f32(2))], "colour": 1}, "no option is called colour"),
@@ -390,6 +390,6 @@ def refusal(
     made = from_symbolic("mylib::body", body, reference=lambda x: x, cases=[Case(f32(2, 3))])
     model = model_of("mylib::body", {"x": (dtype, [rows, 3])}, opset=opset)
     with pytest.raises(DecompositionError) as caught:
-        rewriter.rewrite(model, passes=[made], verify=False)
+        rewriter.rewrite(model, passes=[made], verify=False, derived=False)
     assert isinstance(caught.value, (DecompositionFault, UnsupportedAtOpset, UnsupportedParameter))
     return caught.value
