@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rewriter.declare import Explanation, Requirements, explain, requirements
+    from rewriter.derive.function import from_torch
     from rewriter.errors import (
         AmbiguousMatchError,
         BindingError,
@@ -114,6 +115,7 @@ _HOME = {
     **dict.fromkeys(
         ("from_function", "from_onnxscript", "from_surgeon", "from_symbolic"), "rewriter.interop"
     ),
+    "from_torch": "rewriter.derive.function",
     **dict.fromkeys(("Inspection", "inspect"), "rewriter.inspection"),
     **dict.fromkeys(("Explanation", "Requirements", "explain", "requirements"), "rewriter.declare"),
     "Report": "rewriter.report",
@@ -175,6 +177,7 @@ __all__ = [
     "from_onnxscript",
     "from_surgeon",
     "from_symbolic",
+    "from_torch",
     "i64",
     "inspect",
     "requirements",

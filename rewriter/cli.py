@@ -158,7 +158,8 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
 @click.option(
     "--operators",
     metavar="LIST",
-    help="For --check-gradients: files and import paths of the operators (@placeholder) that the model trained with.",
+    help="Files and import paths that define operators of your own in PyTorch (@placeholder, custom_op, "
+    "autograd.Function): one that no pass takes is derived from it; with --check-gradients its backward is checked.",
 )
 @click.option(
     "--runtimes",

@@ -75,7 +75,7 @@ def rewrite(
     allow_unproved: bool = False,
     runtimes: str | Iterable[str] | None = None,
     check_gradients: bool = False,
-    operators: str | Iterable[str | PlaceholderFunction] = (),
+    operators: str | Iterable[Any] = (),
     details: bool = False,
     progress: Progress | None = None,
 ) -> Report:
@@ -103,7 +103,9 @@ def rewrite(
     ``runtimes``: names (``"openvino,tract"``, ``"all"``) of runtimes to run the delivered model on besides; one that is
     absent or does not agree is a warning, and an error with ``strict``.  ``check_gradients``: the gradient that
     training uses must be that of the nodes that replace the placeholder; it is the gradient of the pass's reference, or
-    of one of ``operators``: made by :func:`rewriter.torch.placeholder`, or files and import paths that define them.
+    of one of ``operators``.  ``operators`` are operators of your own, or files and import paths that define them: made
+    by :func:`rewriter.torch.placeholder` or ``torch.library.custom_op``, or subclasses of ``torch.autograd.Function``.
+    One that no pass takes has its decomposition derived from it.
 
     ``details``: the report also has pictures of what was replaced, counts of operators, the interface, and which
     runtimes are known to have every operator, as its page shows them (:meth:`Report.to_html`).
@@ -141,9 +143,11 @@ def rewrite(
                     "--check-gradients": check_gradients,
                 }
             )
-        trained_with = _trained_with(operators, check_gradients)
+        named = _items(operators)
+        trained_with = _trained_with(named) if check_gradients else ()
         selection = Selection.load(passes, bind)
-        selection = extend(selection) if derived else selection
+        if derived:
+            selection = extend(selection, _own_operators(named))
         libraries = Libraries.read(library or {})
         run = _Run(
             report,
@@ -196,17 +200,25 @@ def rewrite(
     return report
 
 
-def _trained_with(
-    operators: str | Iterable[str | PlaceholderFunction], check: bool
-) -> tuple[PlaceholderFunction, ...]:
-    """The operators whose gradients are checked; UsageError where nothing would check them."""
+def _items(operators: str | Iterable[Any]) -> list[Any]:
     items = operators.split(",") if isinstance(operators, str) else list(operators)
     wanted = [item.strip() if isinstance(item, str) else item for item in items]
-    wanted = [item for item in wanted if item != ""]
-    if wanted and not check:
-        raise UsageError(
-            "--operators says whose gradients to check, and none are checked", remedy="add --check-gradients"
-        )
+    return [item for item in wanted if item != ""]
+
+
+def _own_operators(operators: Sequence[Any]) -> list[Placeholder]:
+    """Passes for operators of the user's own, which have a decomposition derived from them."""
+    if not operators:
+        return []
+    from rewriter.derive.function import operators_of
+    from rewriter.execution.reference import require_torch
+
+    require_torch()
+    return operators_of(operators)
+
+
+def _trained_with(wanted: Sequence[Any]) -> tuple[PlaceholderFunction, ...]:
+    """The operators whose gradients are checked."""
     if not wanted:
         return ()
     from rewriter.execution.reference import require_torch

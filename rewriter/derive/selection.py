@@ -10,19 +10,27 @@ from rewriter.derive import aten
 from rewriter.derive.form import derived
 from rewriter.derive.stops import stops
 from rewriter.derive.translate import torch_version
+from rewriter.placeholder.binding import normal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rewriter.placeholder.contract import Decomposition, Placeholder
     from rewriter.placeholder.registry import Selection
 
 
-def extend(selection: Selection) -> Selection:
+def extend(selection: Selection, operators: Sequence[Placeholder] = ()) -> Selection:
     """``selection``, whose passes may derive a decomposition, and which takes PyTorch's own operators as well.
 
-    A decomposition that someone wrote always goes first.
+    ``operators`` are functions of the user's own (:func:`rewriter.derive.function.operators_of`).  A decomposition that
+    someone wrote always goes first, then these, then PyTorch's definition.
     """
     names = stops(selection.passes)
-    return replace(selection, last_resort=functools.partial(_last_resort, names), unknown=_unknown)
+    return replace(
+        selection,
+        last_resort=functools.partial(_last_resort, names),
+        unknown=functools.partial(_unknown, tuple(operators)),
+    )
 
 
 def _last_resort(names: tuple[str, ...], placeholder: Placeholder) -> Decomposition:
@@ -34,11 +42,15 @@ def _last_resort(names: tuple[str, ...], placeholder: Placeholder) -> Decomposit
     return derived(f"the reference of pass '{placeholder.pass_name()}'", others)
 
 
-def _unknown(domain: str, name: str) -> Placeholder | None:
-    """The pass of an operator that no other takes; None where PyTorch has no such operator.
+def _unknown(operators: tuple[Placeholder, ...], domain: str, name: str) -> Placeholder | None:
+    """The pass of an operator that no other takes; None where neither the user nor PyTorch has such an operator.
 
     DerivationError where PyTorch is not installed, and could have it.
     """
+    for operator in operators:
+        its_domain, separator, its_name = operator.matches[0].rpartition("::")
+        if normal(its_name) == normal(name) and (not separator or its_domain == domain):
+            return operator
     if domain not in aten.NAMESPACES:
         return None
     try:
