@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import onnx
 from onnx import ModelProto, TensorProto
 
-from rewriter.graph.inference import open_negative_sizes
+from rewriter.graph.inference import infer, open_negative_sizes
 from rewriter.graph.scopes import graphs_of
 from rewriter.types import TensorType
 
@@ -26,7 +25,7 @@ def value_types(model: ModelProto) -> dict[str, TensorType]:
     _without_payloads(copy.graph)
     open_negative_sizes(copy)
     try:
-        copy = onnx.shape_inference.infer_shapes(copy, data_prop=True)
+        copy = infer(copy)
     except Exception:  # noqa: BLE001  (types only help to choose inputs; the runtime has the last word)
         copy = ModelProto()
         copy.CopyFrom(model)

@@ -7,6 +7,7 @@ None for the others; operators that only move elements keep those, all others gi
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,17 +21,22 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
-#: Largest value that is computed.
+#: Largest value that is computed; inputs of a computation may have as many elements together.
 MAX_ELEMENTS = 4096
+#: Largest rank of a value that is computed: numpy has no more than 64, and each costs time.
+_MAX_RANK = 32
 
 
 def evaluate(node: NodeProto, inputs: Sequence[Array | None]) -> Array | None:
     """The only result of ``node`` (a default-domain operator); None where it is not one of those handled here, or
     malformed.
 
-    ``inputs`` are by position, None where omitted.
+    ``inputs`` are by position, None where omitted.  What the result would be larger than :data:`MAX_ELEMENTS` is not
+    computed at all.
     """
     if len(node.output) != 1 or not inputs or inputs[0] is None:
+        return None
+    if sum(value.size for value in inputs if value is not None) > MAX_ELEMENTS:
         return None
     partial = any(value is not None and value.dtype == object for value in inputs)
     handler = _MOVES.get(node.op_type) or (None if partial else _COMPUTES.get(node.op_type))
@@ -63,8 +69,11 @@ def _axes(inputs: Sequence[Array | None], attributes: Mapping[str, AttributeProt
     return None if axes is None else tuple(axes.tolist())
 
 
-def _gather(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array:
+def _gather(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array | None:
     axis = attributes["axis"].i if "axis" in attributes else 0
+    data, indices = inputs
+    if not data.size or data.size // data.shape[axis] * indices.size > MAX_ELEMENTS:
+        return None
     return np.asarray(np.take(inputs[0], inputs[1], axis=axis))
 
 
@@ -122,11 +131,13 @@ def _constant_of_shape(inputs: Sequence[Any], attributes: Mapping[str, Attribute
 
     fill = numpy_helper.to_array(attributes["value"].t) if "value" in attributes else np.zeros(1, np.float32)
     shape = inputs[0].tolist()
-    return np.full(shape, fill.reshape(())) if int(np.prod(shape)) <= MAX_ELEMENTS else None
+    return np.full(shape, fill.reshape(())) if _is_small(shape) else None
 
 
 def _div(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None:
     left, right = inputs
+    if not _is_small(_broadcast(inputs)):
+        return None
     if left.dtype.kind not in "iu":
         return np.asarray(left / right)
     # ONNX rounds towards zero, numpy down: the same for what is not negative.
@@ -135,7 +146,7 @@ def _div(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None
 
 def _mod(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Array | None:
     left, right = inputs
-    if (right == 0).any():
+    if not _is_small(_broadcast(inputs)) or (right == 0).any():
         return None
     return np.asarray(
         np.fmod(left, right) if "fmod" in attributes and attributes["fmod"].i else np.mod(left, right)
@@ -144,13 +155,28 @@ def _mod(inputs: Sequence[Any], attributes: Mapping[str, AttributeProto]) -> Arr
 
 def _range(inputs: Sequence[Any], _: Mapping[str, AttributeProto]) -> Array | None:
     start, limit, delta = (value.item() for value in inputs)
-    if not delta or abs((limit - start) / delta) > MAX_ELEMENTS:
+    if not delta or not abs((limit - start) / delta) <= MAX_ELEMENTS:
         return None
     return np.arange(start, limit, delta, dtype=inputs[0].dtype)
 
 
-def _elementwise(function: Callable[..., Any]) -> Callable[[Any, Any], Array]:
-    return lambda inputs, _: np.asarray(function(*inputs))
+def _elementwise(function: Callable[..., Any]) -> Callable[[Any, Any], Array | None]:
+    def compute(inputs: Any, _: Any) -> Array | None:
+        # Small inputs may have a large result: (4096, 1) and (1, 4096) have one of 16 million elements.
+        return np.asarray(function(*inputs)) if _is_small(_broadcast(inputs)) else None
+
+    return compute
+
+
+def _broadcast(inputs: Sequence[Any]) -> list[int]:
+    """The shape of what elementwise operators make of ``inputs``."""
+    rank = max(value.ndim for value in inputs)
+    shapes = [(1,) * (rank - value.ndim) + value.shape for value in inputs]
+    return [max(sizes) if min(sizes) else 0 for sizes in zip(*shapes, strict=True)]
+
+
+def _is_small(shape: Sequence[int]) -> bool:
+    return len(shape) <= _MAX_RANK and math.prod(shape) <= MAX_ELEMENTS and min(shape, default=0) >= 0
 
 
 #: Operators that only move elements.

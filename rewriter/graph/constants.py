@@ -25,6 +25,8 @@ Array = npt.NDArray[Any]
 
 #: Longest chain of operators that is followed.
 _MAX_DEPTH = 16
+#: Elements that are computed at most, over a scope and the bodies in it.
+_MAX_COMPUTED = 1 << 21
 
 
 class Constants(Mapping[str, Array]):
@@ -48,6 +50,8 @@ class Constants(Mapping[str, Array]):
         self._nodes: dict[str, NodeProto] | None = None
         self._tensors: dict[str, TensorProto] = {}
         self._variable: frozenset[str] = frozenset()
+        #: Elements computed so far; shared by all scopes of one root.
+        self._computed: list[int] = [0] if outer is None else outer._computed
 
     def _index(self) -> dict[str, NodeProto]:
         if self._nodes is None:
@@ -95,7 +99,11 @@ class Constants(Mapping[str, Array]):
             if (value is None and name) or (value is not None and value.size > MAX_ELEMENTS):
                 return None
             inputs.append(value)
-        return evaluate(node, inputs)
+        if self._computed[0] > _MAX_COMPUTED:
+            return None
+        result = evaluate(node, inputs)
+        self._computed[0] += 0 if result is None else result.size
+        return result
 
     def _constant(self, node: NodeProto) -> Array | None:
         for attribute in node.attribute:

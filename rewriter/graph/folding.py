@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto, NodeProto
 
+#: Elements that are computed at most, over one graph.
+MAX_FOLDED = 1 << 21
+
 
 def fold(source: GraphProto, inferred: GraphProto) -> dict[str, Array]:
     """Turn nodes of ``source`` into Constant nodes where the sizes in ``inferred`` (the same graph, with types)
@@ -35,7 +38,10 @@ def fold(source: GraphProto, inferred: GraphProto) -> dict[str, Array]:
         if value is not None and tensor.name not in overridable:
             known[tensor.name] = value
     made: dict[str, Array] = {}
+    elements = 0
     for node in source.node:
+        if elements > MAX_FOLDED:
+            break
         if len(node.output) != 1 or node.domain not in ("", "ai.onnx"):
             continue
         name = node.output[0]
@@ -43,6 +49,7 @@ def fold(source: GraphProto, inferred: GraphProto) -> dict[str, Array]:
         if result is None:
             continue
         known[name] = result
+        elements += result.size
         if node.op_type != "Constant" and is_known(result) and result.dtype.kind in "iufb":
             made[name] = result
             constant = numpy_helper.from_array(np.ascontiguousarray(result).reshape(result.shape))

@@ -22,6 +22,7 @@ from rewriter.graph.frames import Frame, Types
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of, input_symbols
 from rewriter.graph.lift import lifted_version
+from rewriter.graph.nesting import is_nested_too_much
 from rewriter.graph.runtime_types import SAME_AS_FIRST_INPUT
 from rewriter.graph.scopes import FunctionKey, Scope, function_scope
 from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
@@ -46,6 +47,8 @@ _MAX_CONSTANT = 1024
 
 #: Nodes that are inferred at most, over all rounds of one frame.
 _MAX_WORK = 500_000
+#: Specialisations that are made at most, over all functions.
+_MAX_FRAMES = 5_000
 
 
 class Frames:
@@ -58,6 +61,10 @@ class Frames:
         self.keep = keep
         self.symbols = input_symbols(file.model)
         self.main = Frame(found.main)
+        #: Functions whose calls are inferred here, once for each distinct way of calling them, and not by onnx.
+        self._asked = found.holding
+        if is_nested_too_much(file.model):
+            self._asked |= found.functions.keys()
         self._functions = {scope.scope.ref.function: scope.scope.graph for scope in found.functions.values()}
         self._made: dict[tuple[Any, ...], Frame] = {}
         self._open: list[tuple[Frame, list[Found | Call]]] = []
@@ -123,7 +130,7 @@ class Frames:
                     version = lifted_version(item.domain, item.scope.opsets.get(item.domain, 1))
                     found.add((item.domain, item.node.op_type, version))
             for call in root.calls:
-                if call.callee in self.survey.holding:
+                if call.callee in self._asked:
                     domain, name, _ = call.callee
                     found.add((domain, name, lifted_version(domain, call.scope.opsets.get(domain, 1))))
         return found
@@ -185,14 +192,14 @@ class Frames:
     def _prepare(self, frame: Frame, *, forget_declared: bool) -> tuple[inference.Copy, list[Found | Call]]:
         """A copy to be inferred, with what the hook is to be asked about."""
         scope = frame.root.scope
-        holding = self.survey.holding
+        asked = self._asked
         if frame.is_main:
-            copy = inference.copy_main(self.file, scope, holding, frame.root.domains)
+            copy = inference.copy_main(self.file, scope, asked, frame.root.domains)
         else:
             copy = inference.copy_function(
-                self.file, scope, frame.inputs, frame.attributes, holding, frame.root.domains
+                self.file, scope, frame.inputs, frame.attributes, asked, frame.root.domains
             )
-        sites = frame.sites(holding)
+        sites = frame.sites(asked)
         forgotten: dict[Scope, set[str]] = {}
         for number, site in enumerate(sites):
             copy.mark(site.scope, site.index, number)
@@ -205,11 +212,14 @@ class Frames:
         return copy, sites
 
     def _run(self, frame: Frame, copy: inference.Copy, sites: list[Found | Call]) -> None:
-        frame.seen.clear()
-        frame.errors.clear()
+        def begin() -> None:
+            frame.seen.clear()
+            frame.errors.clear()
+
+        begin()
         self._open.append((frame, sites))
         try:
-            inference.run(copy, self._interrupts)
+            inference.run(copy, self._interrupts, begin)
         finally:
             self._open.pop()
 
@@ -265,6 +275,10 @@ class Frames:
         return answer
 
     def _call(self, frame: Frame, call: Call, types: Types) -> Types:
+        if call.callee not in self.survey.holding and (
+            len(self._open) > _MAX_DEPTH or len(self._made) >= _MAX_FRAMES
+        ):
+            return []  # nothing in it is replaced: its types may stay unknown
         return self._frame(frame, call, types).outputs
 
     # --- frames ---------------------------------------------------------------------------------------------
@@ -301,6 +315,12 @@ class Frames:
         if frame is not None:
             return frame
         self._refuse_recursion(key)
+        if len(self._made) >= _MAX_FRAMES:
+            raise DecompositionError(
+                f"functions that hold placeholders are called in more than {_MAX_FRAMES} different ways",
+                where=f"function {key[0]}::{key[1]}",
+                remedy="each way needs a copy of the function: inline the functions, or export fewer variants",
+            )
         original = self._function(key)
         copy = FunctionProto()
         copy.CopyFrom(original)

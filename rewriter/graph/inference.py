@@ -15,7 +15,8 @@ What differs in the copy:
 - Negative sizes, which some exporters write for unknown ones, are left out.
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Bodies have copies of the small constants that they read from the scopes around them (:mod:`rewriter.graph.outer`).
-- Functions that hold a placeholder are left out; attribute references in a function's frame are resolved.
+- Functions that hold a placeholder are left out, and all functions where following every call would take too long (see
+  :mod:`rewriter.graph.nesting`); attribute references in a function's frame are resolved.
 - Declared types of placeholders' outputs are left out: the hook merges them with what the pass infers.  Where the
   two contradict (an exporter was told a wrong shape), what is declared downstream is wrong as well, and inference
   is repeated without any declared intermediate type.
@@ -24,8 +25,8 @@ onnx's inference follows sizes through some operators only, not through the Mod 
 input has unknown sizes, values that the inferred sizes make known become constants of the copy
 (:mod:`rewriter.graph.folding`), and inference is repeated.
 
-Data propagation (a Reshape to a shape computed from ``Shape``) is on, and given up where onnx's inference fails
-with it.
+Data propagation (a Reshape to a shape computed from ``Shape``) is on where it can tell more, within the bounds of
+:mod:`rewriter.graph.propagation`, and given up where onnx's inference fails with it.
 """
 
 from __future__ import annotations
@@ -36,9 +37,12 @@ from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shape_inference
 
+from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of
 from rewriter.graph.lift import lift
+from rewriter.graph.nesting import is_nested_too_much
 from rewriter.graph.outer import show_constants
+from rewriter.graph.propagation import can_tell_more, hidden_operators, hide, infer_hidden
 from rewriter.graph.scopes import Scope, graphs_of
 from rewriter.graph.types import common
 from rewriter.types import TensorType
@@ -189,27 +193,55 @@ def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) ->
             resolve_attributes(inner, values)
 
 
-def run(copy: Copy, hook_errors: list[BaseException]) -> None:
+def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None]) -> None:
     """Infer ``copy``.  A fault of onnx's inference is noted in ``failure``, and the types stay as declared.
 
-    ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).
+    ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).  ``again`` is called
+    before inference begins anew: what hooks have noted until then no longer holds.
     """
     show_constants(copy.scope, copy.source.graph)
-    raw = copy.source.SerializeToString()
     copy.inferred = None
-    for propagate in (True, False):
-        try:
-            inferred = shape_inference.infer_shapes(raw, data_prop=propagate)
-        except Exception as error:  # noqa: BLE001  (onnx raises RuntimeError and others besides its own InferenceError)
-            copy.failure = f"{type(error).__name__}: {error}".strip()
-        else:
-            copy.failure = None
-            copy.inferred = ModelProto.FromString(inferred) if isinstance(inferred, bytes) else inferred
-            break
-        if hook_errors:
-            break
+    copy.failure = None
+    try:
+        copy.inferred = infer(copy.source, hook_errors, again)
+    except Exception as error:  # noqa: BLE001  (onnx raises RuntimeError and others besides its own InferenceError)
+        copy.failure = f"{type(error).__name__}: {error}".strip()
     if hook_errors:
         raise hook_errors[0]
+
+
+def infer(
+    model: ModelProto,
+    hook_errors: Sequence[BaseException] = (),
+    again: Callable[[], None] = lambda: None,
+) -> ModelProto:
+    """``model`` with the types that onnx's inference finds, in time and memory that its nodes account for.
+
+    Raises what onnx's inference raises.  ``hook_errors`` and ``again``: see :func:`run`.
+    """
+    if is_nested_too_much(model):  # calls that no hook knows stay without a type
+        model = _without_functions(model)
+    raw = model.SerializeToString()
+    inferred = shape_inference.infer_shapes(raw)
+    if hook_errors or not can_tell_more(inferred):
+        return inferred
+    bounded = ModelProto.FromString(raw)
+    hidden = hidden_operators() if hide(bounded, inferred) else ()
+    again()
+    try:
+        with hooked(hidden, infer_hidden):
+            return shape_inference.infer_shapes(bounded, data_prop=True)
+    except Exception:  # noqa: BLE001  (as above; data propagation refuses more)
+        if hook_errors:
+            return inferred
+        again()
+        return shape_inference.infer_shapes(raw)
+
+
+def _without_functions(model: ModelProto) -> ModelProto:
+    bare = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    bare.graph.CopyFrom(model.graph)
+    return bare
 
 
 def types_in(graph: GraphProto) -> dict[str, TensorType]:

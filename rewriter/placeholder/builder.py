@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from onnx import (
     shape_inference,
 )
 
-from rewriter.errors import DecompositionFault, UnsupportedAtOpset, Where
+from rewriter.errors import DecompositionFault, UnsupportedAtOpset, UnsupportedParameter, Where
 from rewriter.placeholder.legality import attribute_hint, check_counts, check_types, schema_of
 from rewriter.placeholder.node_types import result_types
 from rewriter.placeholder.operators import Operators
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 #: Attribute suffixes as `torch.onnx` symbolics write them.
 _SUFFIXES = ("_i", "_f", "_s", "_t", "_is", "_fs", "_ss", "_ts", "_g")
+
+#: Operators that one decomposition may emit.
+MAX_NODES = 20_000
+#: Elements of constants that one decomposition may emit.
+MAX_ELEMENTS = 1 << 25
 
 #: What :meth:`Builder.mark` remembers.
 Mark = tuple[int, int, int, dict[str, int], dict[str, Value], dict[tuple[int, tuple[int, ...], bytes], Value]]
@@ -64,6 +70,7 @@ class Builder(Operators):
         self._ir_version = ir_version
         self._constants: dict[tuple[int, tuple[int, ...], bytes], Value] = {}
         self._counter = 0
+        self._elements = 0
 
     # --- values ---------------------------------------------------------------------------------------------
 
@@ -99,6 +106,7 @@ class Builder(Operators):
                     )
                 dtype = int(helper.np_dtype_to_tensor_dtype(raw.dtype))
             array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(dtype))
+        self.afford(array.size)
         # Strings have no fixed-width bytes to compare by.
         key = (
             dtype,
@@ -111,13 +119,29 @@ class Builder(Operators):
         tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh())
         tensor.data_type = dtype
         self.initializers.append(tensor)
+        self._elements += array.size
         result = Value(self, tensor.name, TensorType(dtype, array.shape), array, _sizes_of(array))
         self.values[tensor.name] = self._constants[key] = result
         return result
 
     def ints(self, values: Sequence[int] | int) -> Value:
         """An int64 constant: 1-D from a sequence, 0-D from a number."""
+        if not isinstance(values, int):
+            self.afford(len(values))
         return self.const(np.asarray(values, dtype=np.int64))
+
+    def afford(self, elements: int) -> None:
+        """UnsupportedParameter where a table of ``elements`` is more than a decomposition may emit.
+
+        To be called before the table is made, where a parameter or a size decides how large it is.
+        """
+        if self._elements + elements > MAX_ELEMENTS:
+            raise UnsupportedParameter(
+                f"the decomposition needs constants of {self._elements + elements} elements, "
+                f"and may have {MAX_ELEMENTS}",
+                where=self.where,
+                remedy="a parameter or a size of the input is too large; check what the exporter wrote",
+            )
 
     def retyped(
         self, value: Value, shape: Sequence[Dim] | None, sizes: tuple[Dim, ...] | None = None
@@ -156,6 +180,12 @@ class Builder(Operators):
                     f"input {position} of {op_type} is a {type(item).__name__}, not a value",
                     "make constants with g.const(value, dtype_or_value)",
                 )
+        if len(self.nodes) >= MAX_NODES:
+            raise UnsupportedParameter(
+                f"the decomposition needs more than {MAX_NODES} operators",
+                where=self.where,
+                remedy="a parameter or a size of the input is too large; check what the exporter wrote",
+            )
         node = NodeProto(op_type=op_type, domain=domain)
         node.input.extend(item.name if item is not None else "" for item in inputs)
         while node.input and not node.input[-1]:
@@ -206,6 +236,7 @@ class Builder(Operators):
         """Forget what was built since ``mark``."""
         nodes, initializers, self._counter, domains, values, constants = mark
         del self.nodes[nodes:], self.initializers[initializers:]
+        self._elements = sum(math.prod(tensor.dims) for tensor in self.initializers)
         self.domains, self.values, self._constants = dict(domains), dict(values), dict(constants)
 
     def fresh_input(self, type: TensorType | None) -> Value:  # noqa: A002
