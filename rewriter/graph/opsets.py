@@ -59,22 +59,72 @@ def require_opset(root: Root, found: Survey) -> None:
 
 
 def import_default(function: FunctionProto, scope: Scope) -> None:
-    """Let a function whose body did without the default domain import it, at the version that ``scope`` gives."""
-    if scope.opset is not None and all(normal_domain(item.domain) for item in function.opset_import):
-        function.opset_import.add(domain="", version=scope.opset)
+    """Let a function import the default domain at the version that ``scope`` gives."""
+    if scope.opset is None:
+        return
+    for item in function.opset_import:
+        if not normal_domain(item.domain):
+            item.version = scope.opset
+            return
+    function.opset_import.add(domain="", version=scope.opset)
 
 
-def told_apart(nodes: Iterable[NodeProto], here: int | None, there: int | None) -> set[str]:
-    """The default domain's operators among ``nodes`` that changed between the opsets ``here`` and ``there``."""
+def version_for(function: FunctionProto, of_model: int | None) -> int | None:
+    """The opset that a function is decomposed at; ``of_model`` is that of the model.
+
+    Runtimes put the body in the place of a call and read it by the model's opset, whatever the function imports.  So
+    that is the one, unless an operator of the body would then be read otherwise than it was written.
+    """
+    own = next((item.version for item in function.opset_import if not normal_domain(item.domain)), None)
+    if own is None or of_model is None or own == of_model or of_model < MINIMUM_OPSET:
+        return of_model if own is None else own
+    return own if clashes(all_nodes(function), own, of_model) else of_model
+
+
+def clashes(nodes: Iterable[NodeProto], here: int | None, there: int | None) -> list[str]:
+    """The default domain's operators among ``nodes``, written at ``here``, that mean something else at ``there``."""
     if here is None or there is None or here == there:
-        return set()
-    names = {node.op_type for node in nodes if not normal_domain(node.domain)}
-    return {name for name in names if _since(name, here) != _since(name, there)}
+        return []
+    found: dict[str, None] = {}
+    for node in nodes:
+        name = node.op_type
+        if not normal_domain(node.domain) and name not in found and not _reads_alike(node, here, there):
+            found[name] = None
+    return sorted(found)
 
 
-def _since(op_type: str, version: int) -> int | None:
-    """The version that brought the form of the operator that opset ``version`` has."""
-    return int(defs.get_schema(op_type, version).since_version) if defs.has(op_type, version) else None
+#: Operators whose meaning changed where the schema does not show it, with the first opset of the new one.
+_CHANGED = {
+    "Softmax": 13,
+    "LogSoftmax": 13,
+    "Hardmax": 13,
+    "RoiAlign": 16,
+    "DFT": 20,
+    "GridSample": 20,
+    "GroupNormalization": 21,
+}
+
+
+def _reads_alike(node: NodeProto, here: int, there: int) -> bool:
+    """Whether a node that is written at opset ``here`` is legal, and means the same, at ``there``."""
+    name = node.op_type
+    known = defs.has(name, here), defs.has(name, there)
+    if not all(known):
+        return not any(known)
+    written, read = defs.get_schema(name, here), defs.get_schema(name, there)
+    if written.since_version == read.since_version:
+        return True
+    changed = _CHANGED.get(name)
+    if changed is not None and (here < changed) != (there < changed):
+        return False
+    if name == "Split" and len(node.input) == 1:
+        return False  # from opset 18 on it needs the number of its parts
+    given = {attribute.name for attribute in node.attribute}
+    return (
+        given <= read.attributes.keys()
+        and read.min_input <= len(node.input) <= read.max_input
+        and len(node.output) <= read.max_output
+    )
 
 
 def remove_imports(owner: ModelProto | FunctionProto, gone: set[str]) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.domains import is_standard_domain, is_standard_operator, normal_domain, runtime_of
 from rewriter.errors import UsageError
+from rewriter.graph.opsets import version_for
 from rewriter.graph.scopes import (
     FunctionKey,
     Scope,
@@ -235,11 +236,10 @@ def unmatched_rules(found: Iterable[Found], selection: Selection) -> list[str]:
 
 
 def _imports(function: FunctionProto, main: Scope) -> dict[str, int]:
-    """What a function imports; the default domain at the model's version where its body did without it."""
+    """What a function imports; the default domain at the version that it is decomposed at."""
     versions = {normal_domain(item.domain): item.version for item in function.opset_import}
-    if "" not in versions and main.opset is not None:
-        versions[""] = main.opset
-    return versions
+    version = version_for(function, main.opset)
+    return versions if version is None else {**versions, "": version}
 
 
 # --- what is used ---------------------------------------------------------------------------------------------
