@@ -210,7 +210,7 @@ def _refuse_random(program: torch.export.ExportedProgram) -> None:
 
 def _refusal(error: Exception, function: Callable[..., Any]) -> DerivationError:
     return DerivationError(
-        f"torch.export cannot trace its definition in PyTorch: {_first_sentence(error)}{_line_of(error, function)}",
+        f"torch.export cannot trace its definition in PyTorch: {first_sentence(error)}{_line_of(error, function)}",
         remedy="write a pass with a decomposition",
     )
 
@@ -223,7 +223,8 @@ def _line_of(error: BaseException, function: Callable[..., Any]) -> str:
     return f" (line {lines[-1].lineno}: {lines[-1].line})" if lines else ""
 
 
-def _first_sentence(error: BaseException) -> str:
+def first_sentence(error: BaseException) -> str:
+    """What an error says, on one line and not longer than that."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 200 else f"{text[:199]}…"
 
@@ -284,7 +285,7 @@ def untranslated(error: Exception, function: Callable[..., Any]) -> DerivationEr
     line = _source_of(str(error), function)
     if missing is None:
         return DerivationError(
-            f"torch.onnx cannot translate it: {_first_sentence(cause)}{line}",
+            f"torch.onnx cannot translate it: {first_sentence(cause)}{line}",
             remedy="write a pass with a decomposition",
         )
     operator = missing[1].replace(".", "::")

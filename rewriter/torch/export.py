@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.derive.let_through import as_placeholders, library_and_stops
-from rewriter.derive.translate import LOCK, quiet, symbolic_sizes, to_onnx, untranslated
-from rewriter.errors import ExportError
+from rewriter.derive.translate import LOCK, first_sentence, quiet, symbolic_sizes, to_onnx, untranslated
+from rewriter.errors import ExportError, RewriteError, UsageError
 from rewriter.torch.fallthrough import safe_fallthrough
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from rewriter.pipeline import PathLike
     from rewriter.report import Report
 
-#: The legacy exporter's newest opset, at which it knows most.
-_LEGACY_OPSET = 20
+#: The opset of the legacy exporter: that in which derived decompositions are written.
+_LEGACY_OPSET = 18
 
 
 def export(
@@ -40,11 +40,11 @@ def export(
     """Export ``model`` to ONNX, rewrite what the exporter does not know, prove the file, and write it to ``target``.
 
     ``args`` and ``kwargs`` are one example of what ``model`` takes; ``dynamic_shapes`` is that of ``torch.export``.
-    The model is exported by ``torch.export`` and translated by ``torch.onnx``; where a pass takes an operator, or the
-    exporter has no translation for one, the operator leaves as a placeholder.  A model that ``torch.export`` cannot
-    trace is given to the legacy exporter, with its fall-through.  Then :func:`rewriter.rewrite` does the rest:
-    ``options`` are its arguments, and ``passes`` as there.  Every output is compared with ``model`` itself unless
-    ``against`` names something else, or ``verify=False``.
+    The model is traced by ``torch.export`` and translated by ``torch.onnx``.  An operator that a pass takes leaves as a
+    placeholder.  A model that cannot be exported so, or whose file does not compute what the module does, is given to
+    the legacy exporter, whose fall-through lets every operator out that it does not know.  Then
+    :func:`rewriter.rewrite` does the rest: ``options`` are its arguments, and ``passes`` as there.  Every output is
+    compared with ``model`` itself unless ``against`` names something else, or ``verify=False``.
 
     Without ``target`` the model is ``report.model``.  Raises ExportError where neither exporter takes the model, and
     whatever :func:`rewriter.rewrite` raises::
@@ -56,14 +56,42 @@ def export(
     if options.get("verify", True):
         options["against"] = model if against is None else against
     names = {"input_names": input_names, "output_names": output_names}
+    given = dict(kwargs or {})
+    refusals: list[tuple[str, Exception]] = []
     with _evaluating(model), tempfile.TemporaryDirectory(prefix="rewriter-export-") as folder:
         path = Path(folder) / "exported.onnx"
-        exporter = _exported(model, tuple(args), dict(kwargs or {}), path, dynamic_shapes, names, passes)
-        if "inputs" not in options:
-            options["input_ranges"] = _ranges(path, args, kwargs) | dict(options.get("input_ranges") or {})
-        report = rewrite(path, target, passes=passes, **options)
-    report.source, report.versions["torch"] = exporter, torch.__version__
-    return report
+        for dynamo in (True, False):
+            exporter = f"torch.onnx.export(dynamo={dynamo})"
+            try:
+                if dynamo:
+                    _by_dynamo(model, tuple(args), given, path, dynamic_shapes, names, passes)
+                else:
+                    _by_legacy(model, tuple(args), given, path, dynamic_shapes, names)
+                ranges = {} if "inputs" in options else _ranges(path, args, given)
+                ranges |= dict(options.get("input_ranges") or {})
+                report = rewrite(path, target, passes=passes, **{**options, "input_ranges": ranges})
+            except UsageError:
+                raise
+            except Exception as error:  # noqa: BLE001  (whatever an exporter raises; what one gets wrong another may not)
+                refusals.append((exporter, error))
+                continue
+            report.source, report.versions["torch"] = exporter, torch.__version__
+            report.warnings += [
+                f"{name} could not be used: {first_sentence(error)}" for name, error in refusals
+            ]
+            return report
+    raise _neither(refusals)
+
+
+def _neither(refusals: Sequence[tuple[str, Exception]]) -> RewriteError:
+    """The error of the exporter that came furthest: one of the rewriter's own, which was given a file."""
+    own = [error for _, error in refusals if isinstance(error, RewriteError)]
+    if own:
+        return own[0]
+    return ExportError(
+        f"PyTorch cannot export the model: {'; '.join(f'{n}: {first_sentence(error)}' for n, error in refusals)}",
+        remedy="mend the line that it names, or make an operator of it (rewriter.torch.placeholder)",
+    )
 
 
 @contextmanager
@@ -77,31 +105,6 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _exported(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    path: Path,
-    dynamic_shapes: Any,
-    names: Mapping[str, Any],
-    passes: Any,
-) -> str:
-    """Write ``model`` to ``path`` with placeholders; the name of the exporter that could."""
-    with LOCK, quiet():
-        try:
-            _by_dynamo(model, args, kwargs, path, dynamic_shapes, names, passes)
-        except Exception as error:  # noqa: BLE001  (whatever the exporter raises)
-            try:
-                _by_legacy(model, args, kwargs, path, dynamic_shapes, names)
-            except Exception as second:  # noqa: BLE001
-                raise ExportError(
-                    f"torch.onnx cannot export the model: {_first(error)}; the legacy exporter: {_first(second)}",
-                    remedy="mend the line that it names, or make an operator of it (rewriter.torch.placeholder)",
-                ) from error
-            return "torch.onnx.export(dynamo=False)"
-    return "torch.onnx.export(dynamo=True)"
-
-
 def _by_dynamo(
     model: torch.nn.Module,
     args: tuple[Any, ...],
@@ -111,7 +114,7 @@ def _by_dynamo(
     names: Mapping[str, Any],
     passes: Any,
 ) -> None:
-    with symbolic_sizes(), torch.no_grad():
+    with LOCK, quiet(), symbolic_sizes(), torch.no_grad():
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         program = program.run_decompositions(library_and_stops(passes))
         try:
@@ -137,7 +140,7 @@ def _by_legacy(
     dynamic_shapes: Any,
     names: Mapping[str, Any],
 ) -> None:
-    with safe_fallthrough():
+    with quiet(), safe_fallthrough():
         torch.onnx.export(
             model,
             args,
@@ -188,8 +191,3 @@ def _ranges(
         and not tensor.dtype.is_complex
         and tensor.dtype != torch.bool
     }
-
-
-def _first(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 200 else f"{text[:199]}…"
