@@ -13,6 +13,12 @@ if TYPE_CHECKING:
 #: A size known as a number, known by name (``"batch"``), or not known.
 Dim = int | str | None
 
+#: Element types of whole numbers.
+INTEGERS = frozenset(
+    getattr(TensorProto, name)
+    for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "INT4", "UINT4")
+)
+
 
 @dataclass(frozen=True)
 class TensorType:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from rewriter.execution.cut import CUT
 from rewriter.inputs.dims import ATTEMPTS, Sizes, did_you_mean, key_of
 from rewriter.inputs.examples import drawn_as
 from rewriter.inputs.given import check_given, load_given
-from rewriter.inputs.ranges import Range, indexed_ranges
-from rewriter.types import TensorType, dtype_name
+from rewriter.inputs.ranges import Range, required_ranges
+from rewriter.types import INTEGERS, TensorType, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,10 +39,6 @@ GIVE_INPUTS = "give inputs that the model accepts (--inputs file.npz), or pass -
 #: Flags of one kind that a message lists.
 _SHOWN = 6
 
-INTEGERS = frozenset(
-    getattr(TensorProto, name)
-    for name in ("INT8", "INT16", "INT32", "INT64", "UINT8", "UINT16", "UINT32", "UINT64", "INT4", "UINT4")
-)
 _MASK = re.compile(r"mask", re.IGNORECASE)
 _LENGTH = re.compile(r"(^|[_.])(len|lens|length|lengths|num|count|size)($|[_.])", re.IGNORECASE)
 
@@ -135,7 +132,8 @@ class Inputs:
 
     def _example(self, name: str, index: int, attempt: int) -> Draw | None:
         """How the cases of a pass draw the input, in the first attempts; None where nothing is said of it, or more."""
-        if not self.examples or name in self.options.input_ranges or name in self.ranges:
+        whole = self.types[name].dtype in INTEGERS
+        if not self.examples or name in self.options.input_ranges or (whole and name in self.ranges):
             return None
         last = max(len(self.examples), ATTEMPTS - 2)
         return self.examples[(index + attempt) % len(self.examples)].get(name) if attempt < last else None
@@ -180,12 +178,13 @@ class Inputs:
         rng = generator(self.options.seed, index, name)
         if name in self.options.input_ranges:
             return within(rng, dtype, shape, *self.options.input_ranges[name])
-        if dtype in INTEGERS:
-            ends = self.ranges[name].ends(sizes) if name in self.ranges else None
-            if ends is not None:
-                return within(rng, dtype, shape, *ends)
-            if _LENGTH.search(name) and sizes:
-                return within(rng, dtype, shape, 1, max(1, min(sizes.values())))
+        if name in self.ranges:
+            target = helper.tensor_dtype_to_np_dtype(dtype)
+            return self.ranges[name].draw(
+                rng, target, shape, sizes, partial(default_values, rng, dtype, shape)
+            )
+        if dtype in INTEGERS and _LENGTH.search(name) and sizes:
+            return within(rng, dtype, shape, 1, max(1, min(sizes.values())))
         if _MASK.search(name) and dtype not in (TensorProto.STRING,):
             return _mask(rng, dtype, shape)
         return default_values(rng, dtype, shape)
@@ -250,8 +249,7 @@ def inputs_of(
             given, kinds, required, optional={v.name for v in model.graph.input} - set(required) - own
         )
     check_ranges(options.input_ranges, kinds)
-    integers = [name for name, kind in kinds.items() if kind.dtype in INTEGERS]
-    ranges = indexed_ranges(model, integers, types, constants) if integers else {}
+    ranges = required_ranges(model, kinds, types, constants)
     return Inputs(kinds, Sizes(kinds, options.dims), options, ranges, given, examples)
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rewriter.inputs.dims import ATTEMPTS, Sizes
-from rewriter.inputs.draw import INTEGERS, default_values, generator, within
+from rewriter.inputs.draw import default_values, generator, within
 from rewriter.inputs.examples import drawn_as, examples
-from rewriter.types import dtype_name
+from rewriter.types import INTEGERS, dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
