@@ -190,6 +190,7 @@ def _padded(g: Builder, table: Value, count: int) -> Value:
 
 
 def _zeros(g: Builder, table: Value, count: int) -> Value:
+    g.afford(4 * count)
     return g.const(np.zeros((count, 4) if table.rank == 2 else (count,)), table)
 
 

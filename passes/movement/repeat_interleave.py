@@ -128,6 +128,7 @@ def _known_rows(g: Builder, size: int | Value, repeats: Ints) -> Value:
     rows = len(repeats) if not isinstance(size, int) else size
     if len(repeats) not in (1, rows):
         raise UnsupportedParameter(f"{len(repeats)} repeats are given for {rows} elements", where=g.where)
+    g.afford(sum(repeats) if len(repeats) > 1 else rows * repeats[0])
     return g.ints([int(i) for i in np.repeat(np.arange(rows), repeats if len(repeats) > 1 else repeats[0])])
 
 

@@ -296,6 +296,7 @@ def _shift(g: Builder, x: Value, shift: int, axis: int, value: float) -> Value:
 def _context(g: Builder, left: int, right: int) -> tuple[int, ...]:
     if left < 0 or right < 0:
         raise UnsupportedParameter(f"the context is ({left}, {right}): negative", where=g.where)
+    g.afford(left + right + 1)
     return tuple(range(left, -right - 1, -1))
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rewriter.placeholder import Builder, Value
 
 #: Half the width of the antialiasing filters, in pixels of the coarser side.
+#: What an output of an antialiased axis counts for: its weights are computed one by one.
+_ROW = 512
 _HALF = {"linear": 1.0, "cubic": 2.0}
 
 
@@ -44,6 +46,7 @@ def resampled(g: Builder, x: Value, axis: Axis, mode: str, antialias: bool) -> V
         dtype: Any = helper.tensor_dtype_to_np_dtype(x.dtype)
         size, target = axis.size, axis.target
         step = dtype.type(_step(size, target, axis.scale, axis.align_corners))
+        g.afford(target * _ROW if antialias else 2 * target)
         if antialias:
             indices, weights = _antialiased(size, target, step, mode, dtype)
         else:

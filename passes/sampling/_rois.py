@@ -55,6 +55,7 @@ def columns(g: Builder, rois: Value, count: int) -> tuple[Value, ...]:
 
 def bins(g: Builder, pooled: int, axis: int, like: Value) -> Value:
     """0, 1, …, pooled − 1 along axis 1 or 2 of five."""
+    g.afford(pooled)
     shape = [pooled if i == axis else 1 for i in range(5)]
     return g.const(np.arange(pooled).reshape(shape), like)
 
@@ -67,6 +68,7 @@ def sampled(g: Builder, start: Value, length: Value, pooled: int, ratio: int, ax
     size = length / float(pooled)
     base = start + bins(g, pooled, axis, start) * size
     if ratio > 0:
+        g.afford(ratio)
         shape = [ratio if i == axis + 2 else 1 for i in range(5)]
         step = g.const((np.arange(ratio) + 0.5).reshape(shape), start)
         return Along(base + step * size / float(ratio), None, float(ratio))

@@ -107,6 +107,7 @@ def _outer(g: Builder, size: Ints | Value, dims: int) -> list[int | Value]:
 def _centres(g: Builder, size: int | Value, align_corners: bool, like: Value) -> Value:
     """Where the pixels of an axis lie between −1 and 1, (S,); the one pixel of an axis of size 1 at 0."""
     if isinstance(size, int):
+        g.afford(size)
         steps = 2.0 * np.arange(size) - (size - 1)
         return g.const(steps / (max(size - 1, 1) if align_corners else size), like)
     count = g.cast(size, like)

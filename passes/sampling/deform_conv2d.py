@@ -287,6 +287,7 @@ class _Plan:
             )
         self.kernel = (kernel[0], kernel[1])
         self.taps = kernel[0] * kernel[1]
+        g.afford(2 * self.taps)
         self.weight_groups, self.groups = weight_groups, offset_groups
         self.stride, self.dilation = _pair(stride), _pair(dilation)
         self.pads = tuple(padding) if len(padding) == 4 else (*_pair(padding), *_pair(padding))

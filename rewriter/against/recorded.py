@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rewriter.against.oracle import Interface, Recorded, names_text
 from rewriter.errors import UsageError
-from rewriter.inputs.given import check_given, fit_dtype, load_given
+from rewriter.inputs.given import check_given, fit_dtype, load_given, outline
 from rewriter.types import dtype_name
 
 if TYPE_CHECKING:
@@ -48,8 +48,8 @@ def from_npz(path: Path, interface: Interface) -> list[Recorded]:
 
     Several samples have a number and a slash before each name: ``0/x``, ``0/y``, ``1/x``, ``1/y``.
     """
-    arrays = load_given(path, _FLAG)
-    return from_arrays(arrays, interface, path.name)
+    from_arrays(outline(path, _FLAG), interface, path.name)
+    return from_arrays(load_given(path, _FLAG), interface, path.name)
 
 
 def from_arrays(arrays: Mapping[str, Any], interface: Interface, label: str) -> list[Recorded]:

@@ -9,7 +9,7 @@ from rewriter.graph.interface import dims_of
 from rewriter.graph.utf8 import check_values
 from rewriter.inputs.dims import Sizes
 from rewriter.inputs.draw import check_ranges
-from rewriter.inputs.given import check_given, fit_dtype, load_given
+from rewriter.inputs.given import check_given, fit_dtype, load_given, outline
 from rewriter.types import TensorType, dtype_name
 
 if TYPE_CHECKING:
@@ -38,8 +38,9 @@ def check_asked(model: ModelProto, options: VerifyOptions, *, keeps: bool = Fals
     check_ranges({name: ends for name, ends in options.input_ranges.items() if name not in unknown}, kinds)
     if options.inputs is None:
         return options
-    given = load_given(options.inputs)
     required = [value.name for value in wanted]
+    check_given(outline(options.inputs), kinds, required, optional=overridable)
+    given = load_given(options.inputs)
     check_given(given, {}, required, optional=overridable)
     for name, kind in kinds.items():
         given[name] = fit_dtype(

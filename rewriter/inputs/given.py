@@ -20,30 +20,62 @@ if TYPE_CHECKING:
     from rewriter.execution.numbers import Array
     from rewriter.execution.values import Data
 
+_FORM = "write it with numpy.savez(file, **{name: array})"
+_NUMBERS = "arrays of numbers, booleans or fixed-width text only"
+
 
 def load_given(source: Path | str | Mapping[str, Any], flag: str = "--inputs") -> dict[str, Data]:
     """Arrays by name, from a ``.npz`` file or as passed; UsageError, which names ``flag``, where the file is none.
 
-    Pickled objects in the file are refused: they could run code.
+    Pickled objects in the file are refused: they could run code.  Check what :func:`outline` gives first: a small file
+    may hold large arrays.
     """
     if isinstance(source, Mapping):
         return {str(name): _as_data(value) for name, value in source.items()}
-    form = "write it with numpy.savez(file, **{name: array})"
-    try:
-        loaded = np.load(Path(source), allow_pickle=False)
-    except OSError as error:
-        raise UsageError(f"{flag} {source} cannot be read: {error.strerror or error}", remedy=form) from error
-    except Exception as error:
-        raise UsageError(f"{flag} {source} is no .npz file", remedy=form) from error
-    if not isinstance(loaded, np.lib.npyio.NpzFile):
-        raise UsageError(f"{flag} {source} holds a single array without a name", remedy=form)
-    with loaded:
+    with _opened(source, flag) as loaded:
         try:
             return {name: loaded[name] for name in loaded.files}
         except Exception as error:
-            raise UsageError(
-                f"{flag} {source}: {error}", remedy="arrays of numbers, booleans or fixed-width text only"
-            ) from error
+            raise UsageError(f"{flag} {source}: {error}", remedy=_NUMBERS) from error
+
+
+def outline(source: Path | str | Mapping[str, Any], flag: str = "--inputs") -> dict[str, Data]:
+    """As :func:`load_given`, with arrays that have the shapes and dtypes and take no memory; their values are 0."""
+    if isinstance(source, Mapping):
+        return load_given(source, flag)
+    with _opened(source, flag) as loaded:
+        try:
+            return {name: _outline(loaded, name) for name in loaded.files}
+        except Exception as error:
+            raise UsageError(f"{flag} {source}: {error}", remedy=_NUMBERS) from error
+
+
+def _opened(source: Path | str, flag: str) -> np.lib.npyio.NpzFile:
+    try:
+        loaded = np.load(Path(source), allow_pickle=False, mmap_mode="r")
+    except OSError as error:
+        raise UsageError(
+            f"{flag} {source} cannot be read: {error.strerror or error}", remedy=_FORM
+        ) from error
+    except Exception as error:
+        raise UsageError(f"{flag} {source} is no .npz file", remedy=_FORM) from error
+    if not isinstance(loaded, np.lib.npyio.NpzFile):
+        raise UsageError(f"{flag} {source} holds a single array without a name", remedy=_FORM)
+    return loaded
+
+
+def _outline(loaded: np.lib.npyio.NpzFile, name: str) -> Array:
+    archive = loaded.zip
+    assert archive is not None  # it is open
+    with archive.open(name if name in archive.namelist() else f"{name}.npy") as file:
+        version = np.lib.format.read_magic(file)
+        read = (
+            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        )
+        shape, _, dtype = read(file)
+    if dtype.hasobject:
+        raise ValueError(f"'{name}' holds Python objects")
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def check_given(
@@ -70,8 +102,9 @@ def check_given(
     for name, kind in kinds.items():
         if name in given:
             takes = f"the model takes {dtype_name(kind.dtype)}"
+            if isinstance(given[name], np.ndarray):
+                _fit_shape(name, given[name], kind, sizes, label)
             given[name] = fit_dtype(name, given[name], kind, label, takes)
-            _fit_shape(name, given[name], kind, sizes, label)
 
 
 def fit_dtype(name: str, array: Array, kind: TensorType, label: str, wanted: str) -> Array:

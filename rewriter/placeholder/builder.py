@@ -106,7 +106,8 @@ class Builder(Operators):
                     )
                 dtype = int(helper.np_dtype_to_tensor_dtype(raw.dtype))
             array = np.asarray(value).astype(helper.tensor_dtype_to_np_dtype(dtype))
-        self.afford(array.size)
+        if array.size > MAX_ELEMENTS:  # the table below holds its bytes
+            self.afford(array.size)
         # Strings have no fixed-width bytes to compare by.
         key = (
             dtype,
@@ -116,6 +117,7 @@ class Builder(Operators):
         known = self._constants.get(key)
         if known is not None:
             return known
+        self.afford(array.size)
         tensor = numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name=self._fresh())
         tensor.data_type = dtype
         self.initializers.append(tensor)

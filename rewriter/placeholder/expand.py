@@ -266,6 +266,12 @@ def _call(
     except DecompositionError as error:
         error.where = error.where or site.where
         raise
+    except MemoryError as error:
+        raise UnsupportedParameter(
+            f"decomposition '{item.name}' of pass '{placeholder.pass_name()}' needs more memory than there is",
+            where=site.where,
+            remedy="a parameter or a size of the input is too large; check what the exporter wrote",
+        ) from error
     except Exception as error:
         raise _fault(placeholder, site, f"decomposition '{item.name}'", error) from error
 
