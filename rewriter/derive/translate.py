@@ -18,6 +18,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from rewriter.derive.faults import fault_in
 from rewriter.errors import DerivationError
 
 if TYPE_CHECKING:
@@ -265,13 +266,28 @@ def _to_onnx(traced: _Traced, stop: Mapping[Any, Callable[..., Any]]) -> ModelPr
     try:
         with symbolic_sizes(), torch.no_grad():
             program = traced.program.run_decompositions({**table, **stop})
+        refuse_faults(program)
         _fx_passes.insert_type_promotion_nodes(program.graph_module)
         program._graph_module = _fx_passes.remove_assertion_nodes(program.graph_module)
         made = _core._exported_program_to_onnx_program(program, registry=registry)
         made.optimize()
         return made.model_proto
+    except DerivationError:
+        raise
     except Exception as error:
         raise untranslated(error, traced.function) from error
+
+
+def refuse_faults(program: torch.export.ExportedProgram) -> None:
+    """DerivationError where a decomposed program holds what ``torch.onnx`` is known to translate wrongly."""
+    found = fault_in(program)
+    if found is not None:
+        fault, line = found
+        raise DerivationError(
+            f"torch.onnx translates aten::{fault.operator} wrongly here: {fault.what}",
+            where=line.strip().splitlines()[0].strip() if line else None,
+            remedy=f"write a pass for aten::{fault.operator}",
+        )
 
 
 def untranslated(error: Exception, function: Callable[..., Any]) -> DerivationError:

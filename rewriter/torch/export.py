@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rewriter.derive.let_through import as_placeholders, library_and_stops
-from rewriter.derive.translate import LOCK, first_sentence, quiet, symbolic_sizes, to_onnx, untranslated
+from rewriter.derive.translate import (
+    LOCK,
+    first_sentence,
+    quiet,
+    refuse_faults,
+    symbolic_sizes,
+    to_onnx,
+    untranslated,
+)
 from rewriter.errors import ExportError, RewriteError, UsageError
 from rewriter.torch.fallthrough import safe_fallthrough
 
@@ -117,6 +125,7 @@ def _by_dynamo(
     with LOCK, quiet(), symbolic_sizes(), torch.no_grad():
         program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
         program = program.run_decompositions(library_and_stops(passes))
+        refuse_faults(program)
         try:
             proto = to_onnx(program, names)
         except Exception as error:
