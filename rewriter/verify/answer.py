@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from rewriter.execution.numbers import is_float
 from rewriter.verify.compare import Accepted, Beyond, judge, measure
 from rewriter.verify.judgement import Judgement
-from rewriter.verify.judges import topk_ties
+from rewriter.verify.judges import picked_from, topk_ties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from rewriter.execution.numbers import Array
     from rewriter.placeholder.contract import Placeholder
@@ -90,7 +90,7 @@ def check(
             problems.append(str(problem))
     text = "; ".join(problems)
     if problems and own is None and not together:
-        ties = _among_ties(names, actual, expected)
+        ties = _among_ties(names, actual, expected, taken.values())
         if ties:
             return Accepted(text, ties)
     if problems and all(isinstance(problem, Beyond) for problem in problems):
@@ -99,7 +99,10 @@ def check(
 
 
 def _among_ties(
-    names: Sequence[str], actual: Sequence[Array | None], expected: Sequence[Array | None]
+    names: Sequence[str],
+    actual: Sequence[Array | None],
+    expected: Sequence[Array | None],
+    taken: Iterable[Any],
 ) -> str:
     """The flag under which results that differ agree, being indices of equal values; "" where there is none."""
     pairs = [
@@ -112,7 +115,10 @@ def _among_ties(
     for name, a, b in pairs:
         if is_float(b.dtype) or (a == b).all():
             continue
-        of = next((v for v in values if topk_ties((v[1], a), (v[2], b)) is None), None)
+        of = next(
+            (v for v in values if topk_ties((v[1], a), (v[2], b), data=picked_from(v[2], taken)) is None),
+            None,
+        )
         if of is None or b.dtype.kind not in "iu":
             return ""
         flags.append(f"--compare {name}=topk:{of[0]}")

@@ -11,7 +11,7 @@ import numpy as np
 
 from rewriter.errors import UsageError
 from rewriter.verify.compare import REGION, WHOLE, Thresholds, Tolerance, judge, measure, tolerance_for
-from rewriter.verify.judges import Misfit, pair_rows, settle_ties
+from rewriter.verify.judges import Misfit, pair_rows, picked_from, settle_ties
 from rewriter.verify.kernels import allowance
 
 if TYPE_CHECKING:
@@ -62,11 +62,15 @@ class Comparison:
         return ":".join((self.how, *self.others))
 
     def settle(
-        self, actual: Mapping[str, Array], expected: Mapping[str, Array], allowed: Callable[[str], Tolerance]
+        self,
+        actual: Mapping[str, Array],
+        expected: Mapping[str, Array],
+        allowed: Callable[[str], Tolerance],
+        taken: Iterable[Any] = (),
     ) -> tuple[dict[str, Array], str | None]:
         """The outputs of ``actual`` as ``expected`` has them, where order does not matter, and what is wrong.
 
-        All are of equal dtypes and shapes.
+        All are of equal dtypes and shapes.  ``taken`` are arrays one of which a top-k may have picked from.
         """
         a, b = ([side[name] for name in self.outputs] for side in (actual, expected))
         if self.function is not None:
@@ -84,7 +88,7 @@ class Comparison:
             self._require_fit(problem)
             return dict(zip(self.outputs, settled, strict=True)), problem
         values, *data = self.others
-        picked = actual[data[0]] if data else None
+        picked = actual[data[0]] if data else picked_from(expected[values], taken)
         settled, problem = settle_ties(
             (actual[values], *a), (expected[values], *b), data=picked, allowed=allowed
         )
@@ -221,7 +225,9 @@ class Judgement:
         judged: dict[str, str] = {}
         for comparison in self.comparisons:
             if set(comparison.outputs) <= set(names) and _comparable(comparison.names, found, wanted):
-                settled, problem = comparison.settle(found, wanted, partial(self.region, placeholder))
+                settled, problem = comparison.settle(
+                    found, wanted, partial(self.region, placeholder), taken.values()
+                )
                 found |= settled
                 judged |= dict.fromkeys(comparison.outputs, str(comparison))
                 if problem is not None:

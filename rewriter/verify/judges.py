@@ -15,7 +15,7 @@ from rewriter.execution.numbers import finite_max, is_float, to_float64
 from rewriter.verify.compare import REGION, Tolerance, beyond, tolerance_for
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from rewriter.execution.numbers import Array
 
@@ -138,6 +138,20 @@ def settle_ties(
             return list(actual), problem + (f" (at {[int(i) for i in place]})" if place else "")
         settled[0][row], settled[1][row] = _sorted_like(av[row], bv[row]), bi[row]
     return [np.moveaxis(array.reshape(shape), -1, axis) for array in settled], None
+
+
+def picked_from(values: Array, taken: Iterable[object]) -> Array | None:
+    """The one array among ``taken`` that ``values`` may have been picked from along the last axis; None if unclear."""
+    found = [
+        array
+        for array in taken
+        if isinstance(array, np.ndarray)
+        and array.dtype == values.dtype
+        and array.ndim == values.ndim > 0
+        and array.shape[:-1] == values.shape[:-1]
+        and array.shape[-1] >= values.shape[-1]
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 # --- detections -----------------------------------------------------------------------------------------------

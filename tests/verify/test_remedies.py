@@ -152,6 +152,34 @@ def test_indices_of_equal_values_are_told_from_wrong_ones_and_the_flag_is_named(
     assert [checked.judged for checked in proof.regions[0].outputs] == ["", "topk:v"]
 
 
+class First(Sort):
+    """torch.topk, the last of equal values first."""
+
+    matches = ("First",)
+
+    def reference(self, x):
+        return tuple(torch.topk(x, 7, dim=-1))
+
+    def decompose(self, g, x: Value):
+        size = x.size(-1)
+        back = g.op("Gather", x, g.ints(list(range(size - 1, -1, -1))), axis=-1)
+        values, places = g.op("TopK", back, g.ints([7]), axis=-1, outputs=2)
+        return values, g.op("Sub", g.ints([size - 1]), places)
+
+
+def test_of_equal_values_another_may_be_picked():
+    source = model(
+        example("First", ["x"], ["v", "i"], name="it"),
+        inputs={"x": (FLOAT, ["n", 64])},
+        outputs={"v": (FLOAT, None), "i": (INT64, None)},
+        domains=["com.example"],
+    )
+    with pytest.raises(MismatchError) as caught:
+        prove(source, First())
+    assert "--compare i=topk:v" in caught.value.remedy
+    assert prove(source, First(), compare="i=topk:v").verdict == "verified"
+
+
 def test_what_was_picked_from_may_be_what_the_region_took():
     source = model(
         node("Mul", ["x", "two"], ["s"]),
