@@ -430,12 +430,12 @@ def _explain(error: RewriteError, debug: bool) -> None:
         traceback.print_exception(error)
     if isinstance(error, MismatchError):
         first, *rest = error.lines()
-        complain("\n  ".join((f"error: {first}", *rest)))
+        complain(f"error: {first}", *rest)
         return
     where = "" if error.where is None else f"{error.where}: "
-    complain(f"error: {where}{error.what}")
-    if error.remedy is not None:
-        complain(f"  {error.remedy}")
+    complain(
+        f"error: {where}{error.what}", *error.details, *(() if error.remedy is None else (error.remedy,))
+    )
 
 
 def _one_line(error: Exception) -> str:

@@ -1,8 +1,8 @@
 """A digest of what a model computes: graph, functions and opset imports, never metadata.
 
 Two files have the same digest when they differ in nothing but doc strings, ``metadata_props``, header fields (producer,
-IR version, …), the way payloads are stored (inline, typed fields, external), and the values of weights.  The exact
-definition, for whoever wants to recompute it, is in ``docs/manifest.md``.
+IR version, …), the way payloads are stored (inline, typed fields, external), and the values of tensors of more than
+1024 bytes, which are weights.  The exact definition, for whoever wants to recompute it, is in ``docs/manifest.md``.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from onnx import (
     numpy_helper,
 )
 
+from rewriter.errors import ExternalDataError, ModelReadError
 from rewriter.storage.dtypes import element_bits
 
 if TYPE_CHECKING:
@@ -30,10 +31,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
     from onnx.onnx_ml_pb2 import ValueInfoProto
 
-#: A payload up to this many bytes is a parameter, and part of the digest by value.
+#: A payload up to this many bytes is part of the digest by value: a decomposition's constants are no larger.
 BY_VALUE = 1024
 
-#: Initializers of these types hold sizes, axes and indices rather than trained weights.
+#: Version of the definition.  In version 1, which manifests without ``digest_version`` have, initializers counted by
+#: value only where they were of the types below, so that an edit of a small floating-point constant went unnoticed.
+DIGEST_VERSION = 2
 _COUNTS = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
 
 
@@ -43,11 +46,14 @@ class Payloads(Protocol):
     def array(self, tensor: TensorProto) -> np.ndarray[Any, Any]: ...
 
 
-def digest(model: ModelProto, payloads: Payloads) -> str:
-    """``"sha256:…"`` of ``model``, whose payloads may be withheld, external or inline."""
-    hasher = _Hasher(payloads)
-    for domain, version in sorted((_bytes(o.domain), o.version) for o in model.opset_import):
-        hasher.add(b"opset", b"%s=%d" % (b"" if domain == b"ai.onnx" else domain, version))
+def digest(model: ModelProto, payloads: Payloads, version: int = DIGEST_VERSION) -> str:
+    """``"sha256:…"`` of ``model``, whose payloads may be withheld, external or inline.
+
+    ``version`` is that of the definition.
+    """
+    hasher = _Hasher(payloads, version)
+    for domain, number in sorted((_bytes(o.domain), o.version) for o in model.opset_import):
+        hasher.add(b"opset", b"%s=%d" % (b"" if domain == b"ai.onnx" else domain, number))
     hasher.graph(model.graph)
     for function in model.functions:
         hasher.function(function)
@@ -55,9 +61,10 @@ def digest(model: ModelProto, payloads: Payloads) -> str:
 
 
 class _Hasher:
-    def __init__(self, payloads: Payloads) -> None:
+    def __init__(self, payloads: Payloads, version: int) -> None:
         self.state = hashlib.sha256()
         self.payloads = payloads
+        self.version = version
 
     def add(self, tag: bytes, data: bytes) -> None:
         """Tag and length come first, so that no two sequences of parts run together into the same bytes."""
@@ -139,10 +146,11 @@ class _Hasher:
         return reduced
 
     def tensor(self, tensor: TensorProto, *, weight: bool) -> TensorProto:
-        """Name, type and shape; the value of a parameter, the length of a weight.
+        """Name, type, shape and length; the value as well where it is small.
 
-        A weight of a model (``weight``) counts by value only where it cannot have been trained.
+        In version 1 an initializer (``weight``) counted by value only where it cannot have been trained.
         """
+        by_value = not weight or self.version > 1
         reduced = TensorProto()
         if tensor.name:
             reduced.name = tensor.name
@@ -150,11 +158,11 @@ class _Hasher:
         reduced.data_type = tensor.data_type
         if tensor.data_type == TensorProto.STRING:
             length = sum(map(len, tensor.string_data))
-            if length <= BY_VALUE and not weight:
+            if length <= BY_VALUE and by_value:
                 reduced.string_data.extend(tensor.string_data)
         else:
             length = _length(tensor)
-            if length <= BY_VALUE and (not weight or tensor.data_type in _COUNTS):
+            if length <= BY_VALUE and (by_value or tensor.data_type in _COUNTS):
                 reduced.raw_data = self.payload(tensor)
         reduced.int64_data.append(length)
         return reduced
@@ -163,7 +171,14 @@ class _Hasher:
         """The raw little-endian payload, however it is stored."""
         if tensor.data_location == TensorProto.DEFAULT and tensor.HasField("raw_data"):
             return tensor.raw_data
-        return numpy_helper.from_array(self.payloads.array(tensor)).raw_data
+        try:
+            return numpy_helper.from_array(self.payloads.array(tensor)).raw_data
+        except (ModelReadError, ValueError, TypeError) as error:
+            if self.version == 1 or isinstance(error, ExternalDataError):
+                raise
+            # It does not fit its type or dims: nothing reads it, and what stands there counts.
+            whole: bytes = tensor.SerializeToString(deterministic=True)
+            return whole
 
 
 def _bytes(text: str | bytes) -> bytes:

@@ -49,6 +49,9 @@ class RewriteError(Exception):
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
 
+    #: What ``what`` announces with a colon: the command prints each on a line of its own.
+    details: tuple[str, ...] = ()
+
     def __init__(self, what: str, *, where: Where | str | None = None, remedy: str | None = None) -> None:
         super().__init__(what)
         self.what = what
@@ -58,7 +61,8 @@ class RewriteError(Exception):
         self.report: Report | None = None
 
     def __str__(self) -> str:
-        text = self.what if self.where is None else f"{self.where}: {self.what}"
+        text = " ".join((self.what, "; ".join(self.details))) if self.details else self.what
+        text = text if self.where is None else f"{self.where}: {text}"
         return text if self.remedy is None else f"{text} ({self.remedy})"
 
 

@@ -7,11 +7,11 @@ It is one ``metadata_props`` entry, JSON with sorted keys and no spaces, so that
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from rewriter.digest import digest
+from rewriter.digest import DIGEST_VERSION, digest
 from rewriter.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,6 +29,13 @@ SENTENCE_KEY = "custom_op_info"
 #: Version of the layout; a manifest of another version is not understood, and the model treated as having none.
 FORMAT = 1
 
+#: The verdict where operators are listed that an earlier run replaced, and that this one did not compare.
+PARTLY = "partly verified"
+
+#: The verdict of an operator that is covered by a comparison of the whole model.
+WHOLE = "whole model"
+VERDICTS = frozenset({"verified", "unproved", "not verified", "never runs", WHOLE})
+
 REFUSED: Mapping[str, Any] = {"verdict": "not verified", "reason": "refused by flag"}
 
 
@@ -41,6 +48,10 @@ class Manifest:
     @property
     def digest(self) -> str:
         return str(self.data.get("digest", ""))
+
+    @property
+    def digest_version(self) -> int:
+        return int(self.data.get("digest_version", 1))
 
     @property
     def is_verified(self) -> bool:
@@ -70,8 +81,37 @@ class Manifest:
     def functions(self) -> list[dict[str, Any]]:
         return list(self.data.get("functions", []))
 
-    def with_verification(self, verification: Mapping[str, Any]) -> Manifest:
-        return Manifest(self.data | {"verification": dict(verification)})
+    @property
+    def verdict(self) -> str:
+        return str(self.data.get("verification", {}).get("verdict", "not verified"))
+
+    @property
+    def claims(self) -> list[tuple[str, dict[str, int]]]:
+        """What this file says of each replaced operator: its name, and how many of it have which verdict."""
+        return [
+            (str(entry["operator"]), _verdicts(entry, self)) for entry in (*self.replaced, *self.functions)
+        ]
+
+    def with_verification(
+        self,
+        verification: Mapping[str, Any],
+        replaced: Sequence[Replaced] = (),
+        verdicts: Sequence[str] = (),
+        *,
+        earlier: Manifest | None = None,
+        covers_all: bool = False,
+    ) -> Manifest:
+        """With the outcome of a comparison: ``verdicts`` of each of ``replaced``.
+
+        What ``earlier`` lists keeps the verdict that it had, unless the whole model was compared (``covers_all``).
+        The file is verified only where each operator that it lists was compared now.
+        """
+        data = self.data | {"verification": dict(verification)}
+        data |= _lists(replaced, verdicts, earlier, covers_all=covers_all)
+        inherited = earlier is not None and (earlier.replaced or earlier.functions) and not covers_all
+        if inherited and verification.get("verdict") == "verified":
+            data["verification"]["verdict"] = PARTLY
+        return Manifest(data)
 
     def to_text(self) -> str:
         return json.dumps(
@@ -94,15 +134,10 @@ def build(
 
     ``earlier`` is the valid manifest that the model came with: what an earlier run replaced stays on record.
     """
-    gone = [item for item in replaced if item.function is None]
-    functions = _merged(
-        [item for item in replaced if item.function is not None], earlier.functions if earlier else []
-    )
     return Manifest(
         {
             "format": FORMAT,
             "tool": {"name": "onnx-rewrite", "version": VERSION},
-            "replaced": _merged(gone, earlier.replaced if earlier else []),
             "kept": [
                 {
                     "domain": d.domain,
@@ -121,34 +156,35 @@ def build(
             "ir_version": model.ir_version,
             "simplification": simplification,
             "digest": digest(model, payloads),
+            "digest_version": DIGEST_VERSION,
             "verification": dict(REFUSED),
         }
-        | ({"functions": functions} if functions else {})
+        | _lists(replaced, ["not verified"] * len(replaced), earlier)
         | ({"simplification_reason": simplification_reason} if simplification_reason else {})
     )
 
 
 def read(model: ModelProto) -> Manifest | None:
     """The manifest in ``model``; None where there is none that this version understands.  It is not checked."""
-    for prop in model.metadata_props:
-        if prop.key == KEY:
-            try:
-                data = json.loads(prop.value)
-            except (ValueError, RecursionError):
-                return None
-            return Manifest(data) if _understood(data) else None
-    return None
+    entries = [prop.value for prop in model.metadata_props if prop.key == KEY]
+    if len(entries) != 1:
+        return None  # of two, another reader may take the other
+    try:
+        data = json.loads(entries[0])
+    except (ValueError, RecursionError):
+        return None
+    return Manifest(data) if _understood(data) else None
 
 
-def has_entry(model: ModelProto) -> bool:
-    """Whether ``model`` has an entry for a manifest, whether or not it is understood."""
-    return any(prop.key == KEY for prop in model.metadata_props)
+def entries(model: ModelProto) -> int:
+    """How many entries for a manifest ``model`` has, understood or not; with several, none counts."""
+    return sum(prop.key == KEY for prop in model.metadata_props)
 
 
 def read_valid(model: ModelProto, payloads: Payloads) -> Manifest | None:
     """The manifest in ``model`` if its digest is that of the model: nothing was edited since it was written."""
     manifest = read(model)
-    if manifest is None or manifest.digest != digest(model, payloads):
+    if manifest is None or manifest.digest != digest(model, payloads, manifest.digest_version):
         return None
     return manifest
 
@@ -159,6 +195,7 @@ def _understood(data: Any) -> bool:
         isinstance(data, dict)
         and data.get("format") == FORMAT
         and isinstance(data.get("digest"), str)
+        and data.get("digest_version", 1) in (1, DIGEST_VERSION)
         and isinstance(data.get("verification"), dict)
         and _entries(data.get("kept"), "domain", "name")
         and _entries(data.get("replaced"), "operator", "pass", "decomposition")
@@ -177,17 +214,60 @@ def _library(operator: Declared) -> dict[str, str | None] | None:
     return None if operator.library is None else {"file": operator.library, "sha256": operator.sha256}
 
 
-def _merged(replaced: Sequence[Replaced], earlier: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    counts: Counter[tuple[str, str, str, tuple[str, ...]]] = Counter()
-    for old in earlier:
+def _lists(
+    replaced: Sequence[Replaced],
+    verdicts: Sequence[str],
+    earlier: Manifest | None,
+    *,
+    covers_all: bool = False,
+) -> dict[str, Any]:
+    """The entries ``replaced`` and (where there are any) ``functions`` of a manifest."""
+    pairs = list(zip(replaced, verdicts, strict=True))
+    gone = [(item, verdict) for item, verdict in pairs if item.function is None]
+    stay = [(item, verdict) for item, verdict in pairs if item.function is not None]
+    found = {"replaced": _merged(gone, earlier, "replaced", covers_all=covers_all)}
+    functions = _merged(stay, earlier, "functions", covers_all=covers_all)
+    return found | ({"functions": functions} if functions else {})
+
+
+def _merged(
+    replaced: Sequence[tuple[Replaced, str]], earlier: Manifest | None, key: str, *, covers_all: bool
+) -> list[dict[str, Any]]:
+    counts: defaultdict[tuple[str, str, str, tuple[str, ...]], Counter[str]] = defaultdict(Counter)
+    for old in () if earlier is None else getattr(earlier, key):
         into, count = old.get("into"), old.get("count")
-        if isinstance(into, list) and isinstance(count, int):
-            counts[old["operator"], old["pass"], old["decomposition"], tuple(map(str, into))] += count
-    for new in replaced:
+        if isinstance(into, list) and isinstance(count, int) and count > 0:
+            had = {WHOLE: count} if covers_all or earlier is None else _verdicts(old, earlier)
+            counts[old["operator"], old["pass"], old["decomposition"], tuple(map(str, into))].update(had)
+    for new, verdict in replaced:
         if new.via:
             continue  # it came from a placeholder that is counted
-        counts[new.operator, new.by, new.decomposition, tuple(sorted(set(new.into)))] += 1
+        counts[new.operator, new.by, new.decomposition, tuple(sorted(set(new.into)))][verdict] += 1
     return [
-        {"operator": operator, "pass": by, "decomposition": decomposition, "into": list(into), "count": count}
-        for (operator, by, decomposition, into), count in sorted(counts.items())
+        {
+            "operator": operator,
+            "pass": by,
+            "decomposition": decomposition,
+            "into": list(into),
+            "count": verdicts.total(),
+            "verdicts": dict(sorted(verdicts.items())),
+        }
+        for (operator, by, decomposition, into), verdicts in sorted(counts.items())
     ]
+
+
+def _verdicts(entry: Mapping[str, Any], manifest: Manifest) -> dict[str, int]:
+    """How many of an entry's operators have which verdict, as far as its file says."""
+    count, said = entry.get("count"), entry.get("verdicts")
+    count = count if isinstance(count, int) and count > 0 else 0
+    if isinstance(said, dict) and all(isinstance(n, int) and n > 0 for n in said.values()):
+        known = {name: n for name, n in said.items() if name in VERDICTS}
+        if sum(known.values()) == count:
+            return known
+    # A manifest of before verdicts were told apart: no more is known than its own verdict, if it proved that many.
+    if not manifest.is_verified:
+        return {"unproved" if manifest.is_unproved else "not verified": count} if count else {}
+    proved = manifest.data["verification"].get("proved")
+    listed = sum(n for e in (*manifest.replaced, *manifest.functions) if isinstance(n := e.get("count"), int))
+    enough = isinstance(proved, int) and proved >= listed
+    return {"verified" if enough else "not verified": count} if count else {}

@@ -15,7 +15,14 @@ from rewriter import stamp
 from rewriter.decompose import decompose
 from rewriter.derive import extend
 from rewriter.digest import digest
-from rewriter.errors import InterfaceChangedError, RewriteError, UnmatchedError, UsageError, VerificationError
+from rewriter.errors import (
+    InterfaceChangedError,
+    RewriteError,
+    UnmatchedError,
+    UnprovedError,
+    UsageError,
+    VerificationError,
+)
 from rewriter.graph.interface import renamed_outputs
 from rewriter.graph.survey import Keep
 from rewriter.inputs.early import check_asked
@@ -29,6 +36,7 @@ from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
 from rewriter.strip import strip_debug as strip
+from rewriter.verdict import inherited
 from rewriter.verify.options import VerifyOptions, check_verified
 
 if TYPE_CHECKING:
@@ -276,6 +284,7 @@ class _Run:
         self._record(file.model, decomposed)
         self._declare(file.model, decomposed, earlier)
         if self._nothing_to_do(decomposed, earlier):
+            self._require_own_proof(earlier, copied=True)
             self.report.outcome = "copied"
             if self.options.check_gradients:
                 self.report.warnings.append(
@@ -297,7 +306,7 @@ class _Run:
         if self.report.details is not None:
             self.report.details.delivered(file, delivered)
         if self.verify:
-            manifest = self._verified(file, rewritten, delivered, decomposed, manifest, origin)
+            manifest = self._verified(file, rewritten, delivered, decomposed, manifest, origin, earlier)
         else:
             self.report.outcome = "unverified"
         stamp.write(delivered, manifest)
@@ -366,7 +375,10 @@ class _Run:
             # Without placeholders only simplification would do anything, and nothing needs proof.
             return not self.simplify and not decomposed.kept and not self.libraries.paths
         proved = (
-            not self.verify or earlier.is_verified or (self.options.allow_unproved and earlier.is_unproved)
+            not self.verify
+            or earlier.is_verified
+            or earlier.verdict == manifests.PARTLY
+            or (self.options.allow_unproved and earlier.is_unproved)
         )
         declared = [*self.report.kept, *self.report.runtime_operators]
         relabelled = self.libraries.paths and declared != [
@@ -433,15 +445,37 @@ class _Run:
         decomposed: Decomposed,
         manifest: Manifest,
         origin: Origin | None,
+        earlier: Manifest | None,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
         proof = self._prove(file, rewritten, delivered, decomposed.regions, origin)
-        self.report.outcome = "verified" if proof.verdict == "verified" else "unverified"
         if digest(delivered, file) != manifest.digest:
             raise InterfaceChangedError(
                 "the model changed while it was verified", remedy="report this as a fault"
             )
-        return manifest.with_verification(proof.to_manifest())
+        stamped = manifest.with_verification(
+            proof.to_manifest(),
+            self.report.replaced,
+            [proof.verdict_of(result) for result in proof.regions],
+            earlier=earlier,
+            covers_all=proof.covers_all,
+        )
+        if stamped.verdict == manifests.PARTLY and earlier is not None:
+            self._require_own_proof(earlier, copied=False)
+            if self.report.verification is not None:
+                self.report.verification |= {"verdict": stamped.verdict, "inherited": inherited(earlier)}
+        self.report.outcome = "verified" if stamped.is_verified else "unverified"
+        return stamped
+
+    def _require_own_proof(self, earlier: Manifest | None, *, copied: bool) -> None:
+        """With ``strict``, UnprovedError where the result would rest on what a file says of itself."""
+        if not (self.strict and self.verify) or earlier is None:
+            return
+        said = "; ".join(inherited(earlier)) or f"the file says: {earlier.verdict}"
+        raise UnprovedError(
+            f"{said}; this run verified {'nothing' if copied else 'only what it replaced'}",
+            remedy="give --against to compare the whole model, start from the exported model, or leave out --strict",
+        )
 
     def _prove(
         self,
@@ -454,6 +488,7 @@ class _Run:
         """The verification, into the report, also where it fails."""
         from rewriter.runtimes.driver import require_agreement
         from rewriter.verify import verify
+        from rewriter.verify.proof import require_substance
 
         try:
             proof = verify(file, rewritten, delivered, regions, self.options, self.watch, origin=origin)
@@ -464,6 +499,7 @@ class _Run:
         self.report.versions |= proof.versions
         if self.strict:
             require_agreement(proof.runtimes)
+            require_substance(proof)
         return proof
 
     def _finish(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from rewriter.text import printable
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
@@ -67,7 +69,7 @@ def on_terminal() -> Iterator[Progress]:
             bars.advance(self.task, steps)  # type: ignore[arg-type]
 
         def note(self, text: str) -> None:
-            bars.update(self.task, note=text)  # type: ignore[arg-type]
+            bars.update(self.task, note=printable(text))  # type: ignore[arg-type]
 
     class Terminal:
         @contextmanager

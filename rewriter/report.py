@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import ModelWriteError, RewriteError, Where
+from rewriter.text import printable
 from rewriter.verdict import verification_lines
 from rewriter.version import VERSION
 
@@ -128,9 +129,8 @@ class Failure:
         if not isinstance(error, RewriteError):
             what = f"internal error: {type(error).__name__}: {' '.join(str(error).split())}"
             return cls("internal", 1, shown(what) or "", None, "report this as a fault")
-        return cls(
-            error.code, error.exit_code, shown(error.what) or "", shown(error.where), shown(error.remedy)
-        )
+        what = "\n  ".join((error.what, *error.details))
+        return cls(error.code, error.exit_code, shown(what) or "", shown(error.where), shown(error.remedy))
 
 
 @dataclass
@@ -238,7 +238,7 @@ class Report:
             verdict = (
                 ""
                 if self.manifest is None
-                else f"; {self.manifest['verification'].get('verdict')} by an earlier run"
+                else f"; the file says {self.manifest['verification'].get('verdict')}; this run verified nothing"
             )
             lines.append(("unchanged", f"nothing to do{verdict}"))
         for label, stays in (("replaced", False), ("function", True)):
@@ -340,8 +340,11 @@ def limits_of_functions(replaced: Iterable[Replaced]) -> list[str]:
 
 
 def columns(lines: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str, str]]:
-    """(label, its cell of the first column, text) of each line; a label that repeats the one before is not shown."""
-    lines = list(lines)
+    """(label, its cell of the first column, text) of each line; a label that repeats the one before is not shown.
+
+    Both may hold text of a file, which must not begin a line of its own: what is not seen is written out.
+    """
+    lines = [(printable(label), printable(text)) for label, text in lines]
     width = max((len(label) for label, _ in lines), default=0)
     last = ""
     for label, text in lines:

@@ -39,10 +39,11 @@ def tidy_opset_imports(model: ModelProto) -> list[str]:
 def write(model: ModelProto, manifest: Manifest) -> None:
     """Put the sentence and the manifest into the model's metadata, in place of earlier ones."""
     for key, value in ((SENTENCE_KEY, sentence(manifest)), (KEY, manifest.to_text())):
-        for prop in model.metadata_props:
-            if prop.key == key:
-                prop.value = value
-                break
+        places = [at for at, prop in enumerate(model.metadata_props) if prop.key == key]
+        for at in reversed(places[1:]):
+            del model.metadata_props[at]
+        if places:
+            model.metadata_props[places[0]].value = value
         else:
             model.metadata_props.add(key=key, value=value)
 

@@ -7,21 +7,34 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from rewriter.manifest import Manifest
+
     Figures = Mapping[str, Any]
 
 
-def stamp_text(manifest: Figures | None, fits: bool, *, entry: bool = False) -> str:
+def stamp_text(manifest: Figures | None, fits: bool, *, entries: int = 0) -> str:
     """What a file's manifest amounts to, in a clause; ``fits``: whether the graph is the one it was written for,
-    ``entry``: whether the file has an entry of that name at all.
+    ``entries``: how many entries of that name the file has.
     """
-    if manifest is None and entry:
+    if manifest is None and entries > 1:
+        return f"{entries} of them, of which none counts; rewrite IN OUT writes a single new one"
+    if manifest is None and entries:
         return "one that this version does not understand; rewrite IN OUT writes a new one"
     if manifest is None:
         return "none: not written by onnx-rewrite; rewrite IN OUT writes a file that has one"
     verification = manifest.get("verification")
     verdict = verification.get("verdict", "?") if isinstance(verification, dict) else "?"
     state = "unchanged since" if fits else "but edited since, so that it means nothing"
-    return f"written by onnx-rewrite, {verdict}, {state}"
+    return f"the file says: written by onnx-rewrite, {verdict}; {state}"
+
+
+def inherited(earlier: Manifest) -> list[str]:
+    """What a file says of operators that an earlier run replaced, as its own claim; a text for each entry."""
+    return [
+        f"the file says of {operator}: {claim}"
+        for operator, verdicts in earlier.claims
+        if (claim := ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())))
+    ]
 
 
 def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[str, str]]:
@@ -52,6 +65,7 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
         f"{name} {value:g}" for name, value in (proof.get("thresholds") or {}).items() if value is not None
     ]
     lines += [("thresholds", f"{', '.join(asked)}, as asked")] if asked else []
+    lines += [("inherited", f"{text}; this run did not compare it") for text in proof.get("inherited", ())]
     lines += [("note", note) for note in proof["notes"]]
     lines += [("warning", warning) for warning in proof["warnings"]]
     return lines

@@ -10,6 +10,7 @@ import click
 
 from rewriter.errors import ModelWriteError
 from rewriter.report import columns
+from rewriter.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,6 +21,8 @@ _STYLES = {
     "runs": {"fg": "green", "bold": True},
     "cannot run": {"fg": "red", "bold": True},
     "differs": {"fg": "red", "bold": True},
+    "partly verified": {"fg": "yellow", "bold": True},
+    "unproved": {"fg": "yellow", "bold": True},
     "unverified": {"fg": "yellow", "bold": True},
     "warning": {"fg": "yellow", "bold": True},
     "unknown": {"fg": "yellow", "bold": True},
@@ -46,12 +49,16 @@ def silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def complain(text: str) -> None:
-    """One message on standard error; ``error:`` in red where somebody looks."""
+def complain(text: str, *more: str) -> None:
+    """One message on standard error, ``more`` in lines of their own; ``error:`` in red where somebody looks.
+
+    Characters that are not seen are written out: the message may quote a file.
+    """
+    text = printable(text)
     head, colon, rest = text.partition(":")
     if colon and head in ("error", "warning"):
         text = click.style(head + colon, fg="red" if head == "error" else "yellow", bold=True) + rest
-    click.echo(text, err=True)
+    click.echo("\n  ".join((text, *map(printable, more))), err=True)
 
 
 def watched() -> bool:

@@ -24,8 +24,8 @@ class Explanation:
     #: that it was written for.
     manifest: dict[str, Any] | None
     fits: bool
-    #: Whether it has an entry for a manifest at all.
-    entry: bool = False
+    #: How many entries for a manifest it has.
+    entries: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -42,7 +42,10 @@ class Explanation:
 
     def lines(self) -> list[tuple[str, str]]:
         """(label, text); the manifest comes from a file, so nothing in it is taken to be of the right type."""
-        lines = [("model", self.source), ("stamp", stamp_text(self.manifest, self.fits, entry=self.entry))]
+        lines = [
+            ("model", self.source),
+            ("stamp", stamp_text(self.manifest, self.fits, entries=self.entries)),
+        ]
         if self.manifest is None:
             return lines
         if not self.fits:
@@ -56,7 +59,7 @@ class Explanation:
                     (
                         label,
                         f"{entry.get('count')} × {entry.get('operator')} {arrow} {into}  "
-                        f"(pass {entry.get('pass')}, {entry.get('decomposition')})",
+                        f"(pass {entry.get('pass')}, {entry.get('decomposition')}){_told(entry)}",
                     )
                 )
         reason = data.get("simplification_reason")
@@ -79,7 +82,14 @@ class Explanation:
                 operator = f"{entry.get('domain')}::{entry.get('name')}".removeprefix("::")
                 lines.append(("needs", f"{what} {operator} version {entry.get('version')}{source}"))
         lines += _verification_lines(_dict(data.get("verification")))
-        lines.append(("note", "the stamp covers the graph and small constants, not the values of weights"))
+        lines.append(
+            (
+                "note",
+                "the stamp covers the graph and tensors of up to 1024 bytes"
+                if data.get("digest_version", 1) != 1
+                else "the stamp is of an older version: it covers the graph and small integer constants only",
+            )
+        )
         return lines
 
     def text(self) -> str:
@@ -101,8 +111,8 @@ def explain(source: Source) -> Explanation:
     with open_source(source) as file:
         stamped = manifests.read(file.model)
         fits = stamped is not None and manifests.read_valid(file.model, file) is not None
-        entry = manifests.has_entry(file.model)
-    return Explanation(name_of(source), None if stamped is None else stamped.data, fits, entry)
+        entries = manifests.entries(file.model)
+    return Explanation(name_of(source), None if stamped is None else stamped.data, fits, entries)
 
 
 def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -128,6 +138,19 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
         (verdict, f"tolerance of {what}: {tolerance}")
         for what, tolerance in _dict(proof.get("tolerances")).items()
     ]
+    lines += [
+        (verdict, f"input '{name}' from {' to '.join(map(str, _list(ends)))}, as asked")
+        for name, ends in _dict(proof.get("input_ranges")).items()
+    ]
+    lines += [
+        ("warning", f"{what} agreed without saying anything: empty, constant or saturated in every sample")
+        for what in _list(proof.get("vacuous"))
+    ]
+    for name, accepted in _dict(proof.get("own_judges")).items():
+        kinds = " and ".join(map(str, _list(accepted)))
+        text = f"pass '{name}' judged its own results"
+        told = f"{text}, and accepts {kinds} ones as well" if kinds else text
+        lines.append(("warning" if kinds else "note", told))
     lines += [(verdict, f"{what} judged as {how}") for what, how in _dict(proof.get("judged")).items()]
     runtimes = _list(proof.get("runtimes"))
     if runtimes:
@@ -149,6 +172,11 @@ def _verification_lines(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
     lines += [("unproved", str(where)) for where in _list(proof.get("unproved"))]
     lines += [("note", f"{operator} was cut out: nothing ran it") for operator in _list(proof.get("cut_out"))]
     return lines
+
+
+def _told(entry: Mapping[str, Any]) -> str:
+    said = ", ".join(f"{count} {verdict}" for verdict, count in _dict(entry.get("verdicts")).items())
+    return f": {said}" if said else ""
 
 
 def _sizes_text(samples: Any) -> str:

@@ -75,8 +75,8 @@ class Requirements:
     manifest: dict[str, Any] | None = None
     manifest_fits: bool = False
     warnings: list[str] = field(default_factory=list)
-    #: Whether the file has an entry for a manifest, understood or not.
-    entry: bool = False
+    #: How many entries for a manifest the file has, understood or not.
+    entries: int = 0
 
     @property
     def runs(self) -> bool:
@@ -128,7 +128,7 @@ class Requirements:
         """(label, text); with ``verbose`` also the runtimes on which some operator was not tried."""
         lines = [
             ("model", self.source),
-            ("stamp", stamp_text(self.manifest, self.manifest_fits, entry=self.entry)),
+            ("stamp", stamp_text(self.manifest, self.manifest_fits, entries=self.entries)),
         ]
         lines += [
             ("opset", f"{item.domain or 'ai.onnx'} {item.version}: {self._taken(item)}")
@@ -231,7 +231,7 @@ def requirements(
             None if stamped is None else stamped.data,
             fits,
             _warnings(stamped, fits),
-            manifests.has_entry(file.model),
+            manifests.entries(file.model),
         )
 
 

@@ -43,9 +43,9 @@ def describe(
     stay = dict.fromkeys(qualified(members[0].node) for members in groups.values())
     kept = " ".join(f"--keep {name}" for name in stay if not is_standard_domain(name.rpartition("::")[0]))
     remedy = _remedy_of_many(groups, selection) + (f", or leave them with {kept}" if kept else "")
-    return LeftoverPlaceholderError(
-        f"{len(found)} placeholders that no pass takes:\n  " + "\n  ".join(lines) + "\n", remedy=remedy
-    )
+    error = LeftoverPlaceholderError(f"{len(found)} placeholders that no pass takes:", remedy=remedy)
+    error.details = tuple(lines)
+    return error
 
 
 def meant(node: NodeProto) -> str:

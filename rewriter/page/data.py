@@ -53,6 +53,15 @@ def largest(values: list[Any]) -> float | None:
     return max(seen, default=None)
 
 
+def own_judges(proof: Any) -> list[str]:
+    """Of each pass that judged its own results, what its judge accepts as well."""
+    found = []
+    for name, kinds in mapping(mapping(proof).get("own_judges")).items():
+        accepted = " and ".join(texts(kinds))
+        found.append(f"{name}: accepts {accepted} results as well" if accepted else f"{name}")
+    return found
+
+
 def sizes_text(sizes: Any) -> str:
     """``"batch=2, n=5"``."""
     return ", ".join(f"{name}={size}" for name, size in mapping(sizes).items())

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
 from typing import TYPE_CHECKING, Union
+
+from rewriter.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Content = Union[str, "Markup", "Iterable[Content]", None]
 
-#: Categories of characters that have no look of their own: controls, formats (the marks of direction among them),
-#: surrogates, private use, unassigned, and the separators of lines and paragraphs.
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 #: The end of a source line, and what may stand before a path without being part of it.
 _LINE = re.compile(r"\.py:\d+")
 _DELIMITERS = " \t\n\"'()<>,;"
@@ -35,9 +33,7 @@ class Markup(str):
 def visible(text: str) -> str:
     """``text`` with each character that is not seen written out, and source lines without their folders."""
     text = without_folders(text)
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_visible(character) for character in text)
+    return printable(text, keep="\n")
 
 
 def without_folders(text: str) -> str:
@@ -65,19 +61,6 @@ def _path_start(head: str, slash: int, *, is_all: bool) -> int | None:
     if any(character in head[slash:] for character in _DELIMITERS):
         return None
     return max(head.rfind(character, 0, slash) for character in _DELIMITERS) + 1
-
-
-def _visible(character: str) -> str:
-    if character == "\n" or unicodedata.category(character) not in _UNSEEN:
-        return character
-    number = ord(character)
-    return (
-        f"\\x{number:02x}"
-        if number < 0x100
-        else f"\\u{number:04x}"
-        if number < 0x10000
-        else f"\\U{number:08x}"
-    )
 
 
 def escape(text: str) -> Markup:

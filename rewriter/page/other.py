@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rewriter.page.data import counted, dicts, mapping, sizes_text, texts
+from rewriter.page.data import counted, dicts, mapping, own_judges, sizes_text, texts
 from rewriter.page.markup import code, short, table, tag
 from rewriter.page.parts import badge, bullets, facts, folded, section
 from rewriter.page.run import opsets_text
@@ -92,11 +92,15 @@ def manifest(data: dict[str, Any]) -> Markup | None:
             code(str(entry.get("decomposition"))),
             short(", ".join(texts(entry.get("into"))) or "nothing", 120),
             fate,
+            short(
+                ", ".join(f"{n} {verdict}" for verdict, n in mapping(entry.get("verdicts")).items()) or "–",
+                120,
+            ),
         )
         for key, fate in (("replaced", "replaced"), ("functions", "stays, as a call"))
         for entry in dicts(found.get(key))
     ]
-    head = ("operator", "times", "pass", "decomposition", "into", "fate")
+    head = ("operator", "times", "pass", "decomposition", "into", "fate", "verdicts")
     fits = data.get("manifest_fits")
     whole = mapping(proof.get("whole_model"))
     return section(
@@ -122,6 +126,21 @@ def manifest(data: dict[str, Any]) -> Markup | None:
                 ),
                 ("other runtimes that agree", listed(texts(proof.get("runtimes")))),
                 ("replacements proved", str(proof["proved"]) if "proved" in proof else None),
+                (
+                    "input ranges, as asked",
+                    bullets(
+                        [
+                            f"{name}: {' to '.join(texts(ends))}"
+                            for name, ends in mapping(proof.get("input_ranges")).items()
+                        ],
+                        "plain",
+                    ),
+                ),
+                (
+                    "agreed without saying anything",
+                    bullets([short(t, 300) for t in texts(proof.get("vacuous"))], "plain"),
+                ),
+                ("passes that judged themselves", bullets(own_judges(proof), "plain")),
                 ("unproved", bullets([short(text, 300) for text in texts(proof.get("unproved"))], "plain")),
                 ("cut out", bullets([short(text, 300) for text in texts(proof.get("cut_out"))], "plain")),
                 (

@@ -14,6 +14,7 @@ from rewriter.page.data import (
     listed,
     mapping,
     number,
+    own_judges,
     sizes_text,
     texts,
 )
@@ -70,6 +71,17 @@ def _words(proof: Figures, regions: list[Figures]) -> Iterable[Content]:
     done = "Compared until something differed" if proof.get("verdict") == "failed" else "Compared"
     inputs = counted(samples, f"{proof.get('inputs', '')} input".strip())
     yield f"{done} with {against or 'nothing'}, on {inputs}{seed}."
+    ranges = mapping(proof.get("input_ranges"))
+    if ranges:
+        drawn = ", ".join(f"{name} from {' to '.join(texts(ends))}" for name, ends in ranges.items())
+        yield f"Inputs were drawn in the ranges asked for: {short(drawn, 300)}."
+    for text in own_judges(proof):
+        yield f"A pass judged its own results: {short(text, 200)}."
+    vacuous = texts(proof.get("vacuous"))
+    if vacuous:
+        yield join(badge("says nothing", "warn"), f" {short('; '.join(vacuous), 600)}")
+    for text in texts(proof.get("inherited")):
+        yield join(badge("not compared", "warn"), f" {short(text, 300)}; this run did not compare it")
     unproved = [region for region in regions if region.get("how") == "unproved"]
     if unproved:
         yield join(badge(f"{counted(len(unproved), 'replacement')} unproved", "warn"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rewriter.execution.numbers import is_float
 from rewriter.verify.compare import Accepted, Beyond, judge, measure
 from rewriter.verify.judgement import Judgement
@@ -81,6 +83,7 @@ def check(
                 told = f"'{name}' {problem}"
                 problems.append(Beyond(told, problem.atol) if isinstance(problem, Beyond) else told)
     if own is not None and not problems:
+        more: tuple[Any, ...] = ()
         try:
             more = (arguments(),) if placeholder.compares_arguments else ()
             problem = own(tuple(actual), tuple(expected), *more)
@@ -88,6 +91,8 @@ def check(
             problem = f"its compare() raised {type(error).__name__}: {error}"
         if problem is not None:
             problems.append(str(problem))
+        elif into and not _is_installed(placeholder):
+            _try_judge(lambda wrong: own(wrong, tuple(expected), *more), actual, expected, into[0])
     text = "; ".join(problems)
     if problems and own is None and not together:
         ties = _among_ties(names, actual, expected, taken.values())
@@ -96,6 +101,53 @@ def check(
     if problems and all(isinstance(problem, Beyond) for problem in problems):
         return Beyond(text, max(problem.atol for problem in problems if isinstance(problem, Beyond)))
     return text or None
+
+
+def _is_installed(placeholder: Placeholder) -> bool:
+    """Whether the judge is one of ``passes/``, whose own tests show that it refuses what is wrong."""
+    return type(placeholder).compare.__module__.partition(".")[0] == "passes"
+
+
+def _try_judge(
+    judge_of: Callable[[tuple[Array | None, ...]], Any],
+    actual: Sequence[Array | None],
+    expected: Sequence[Array | None],
+    into: Checked,
+) -> None:
+    """Show a pass's judge answers that are wrong: the right elements in another order, and a single one throughout.
+
+    On some values both may be right (ties), so a judge is accused only of what it refuses on none.
+    """
+    for kind, change in (("shuffled", _shuffled), ("constant", _constant)):
+        if kind in into.refused:
+            continue
+        wrong = tuple(a if a is None else change(a) for a in actual)
+        if all(a is None or b is None or np.array_equal(a, b) for a, b in zip(wrong, expected, strict=False)):
+            continue
+        try:
+            refuses = judge_of(wrong) is not None
+        except Exception:  # noqa: BLE001  (a pass is anybody's code; one that stumbles does not accept)
+            refuses = True
+        into.shown.add(kind)
+        if refuses:
+            into.refused.add(kind)
+
+
+def _shuffled(array: Array) -> Array:
+    """The elements in another order, the same one each time."""
+    flat = array.reshape(-1)
+    mixed = flat[np.random.default_rng(0).permutation(flat.size)]
+    return (np.roll(flat, 1) if np.array_equal(mixed, flat) else mixed).reshape(array.shape)
+
+
+def _constant(array: Array) -> Array:
+    """One number throughout: the first, or another one where that is what stands there."""
+    if not array.size:
+        return array
+    filled = np.full_like(array, array.reshape(-1)[0])
+    if not np.array_equal(filled, array):
+        return filled
+    return np.zeros_like(array) if array.any() else np.ones_like(array)
 
 
 def _among_ties(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from rewriter.errors import UnprovedError
 from rewriter.gradients.result import summary
 from rewriter.verify.compare import Thresholds
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rewriter.errors import Where
     from rewriter.gradients.result import GradientResult
     from rewriter.runtimes.driver import RuntimeResult
@@ -48,6 +52,10 @@ class Checked:
     vacuous: list[str] = field(default_factory=list)
     #: Of each sample, its shape, max_abs, max_scaled and max_ulp.
     each: list[tuple[tuple[int, ...], float | None, float | None, float | None]] = field(default_factory=list)
+    #: Of a pass that judges itself from outside the installed ones: the wrong answers that its judge was shown
+    #: (``"shuffled"``, ``"constant"``), and those of them that it refused at least once.
+    shown: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
     #: Of each sample that has a single element, that; None of the others.
     only: list[str | None] = field(default_factory=list)
 
@@ -98,6 +106,7 @@ class Checked:
             "cosine": self.cosine,
             "vacuous": self.emptiness,
             "judged": self.judged,
+            "judge_accepts": sorted(self.shown - self.refused),
             # Sizes as text: in JSON a list of them would take as many lines.
             "per_sample": {
                 "shape": ["×".join(map(str, shape)) for shape, *_ in self.each],
@@ -200,6 +209,36 @@ class Proof:
     gradients: list[GradientResult] | None = None
     #: Thresholds that were asked for in the place of those by dtype.
     thresholds: Thresholds = field(default_factory=Thresholds)
+    #: The lowest and highest value of an input, of those that were asked for.
+    input_ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    #: What agreed without saying anything: ``"output 'y'"``, the places of regions.
+    vacuous: list[str] = field(default_factory=list)
+
+    @property
+    def own_judges(self) -> dict[str, list[str]]:
+        """By pass that judges itself: the wrong answers (``"shuffled"``, ``"constant"``) that its judge accepts.
+
+        Only passes from outside the installed ones are put to the test.  A judge accepts what it never refused.
+        """
+        shown: dict[str, set[str]] = {}
+        refused: dict[str, set[str]] = {}
+        for result in self.regions:
+            for checked in result.outputs:
+                if checked.judged == "by the pass":
+                    shown.setdefault(result.pass_name, set()).update(checked.shown)
+                    refused.setdefault(result.pass_name, set()).update(checked.refused)
+        return {name: sorted(seen - refused[name]) for name, seen in sorted(shown.items())}
+
+    @property
+    def covers_all(self) -> bool:
+        """Whether every output was compared with the whole model: then operators replaced earlier are covered too."""
+        return self.whole is not None and self.whole.samples > 0 and not self.whole.left_out and not self.cut
+
+    def verdict_of(self, result: RegionResult) -> str:
+        """Of one replaced operator."""
+        if result.how == "never runs":
+            return "never runs"
+        return "verified" if result.is_proved else "unproved"
 
     @property
     def max_scaled(self) -> float | None:
@@ -226,6 +265,9 @@ class Proof:
             "runtimes": [result.to_dict() for result in self.runtimes],
             "gradients": [result.to_dict() for result in self.gradients or ()],
             "thresholds": asdict(self.thresholds),
+            "input_ranges": {name: list(ends) for name, ends in self.input_ranges.items()},
+            "vacuous": list(self.vacuous),
+            "own_judges": self.own_judges,
         }
 
     def to_manifest(self) -> dict[str, Any]:
@@ -240,6 +282,11 @@ class Proof:
                 tolerances.setdefault(f"outputs {checked.dtype}", str(checked.tolerance))
         judged = {checked.name: checked.judged for checked in self.outputs if checked.judged}
         judged |= {r.pass_name: c.judged for r in self.regions for c in r.outputs if c.judged}
+        # What JSON has no numbers for is text.
+        ranges = {
+            name: [end if isfinite(end) else str(end) for end in ends]
+            for name, ends in sorted(self.input_ranges.items())
+        }
         agreeing = sorted(result.name for result in self.runtimes if result.status == "agrees")
         return {
             "verdict": self.verdict,
@@ -249,6 +296,9 @@ class Proof:
             "inputs": self.inputs,
             "sizes": [dict(sorted(sizes.items())) for sizes in self.sizes],
             "tolerances": dict(sorted(tolerances.items())),
+            **({"input_ranges": ranges} if ranges else {}),
+            **({"vacuous": sorted(self.vacuous)} if self.vacuous else {}),
+            **({"own_judges": self.own_judges} if self.own_judges else {}),
             **({} if self.whole is None else {"whole_model": self.whole.to_manifest()}),
             **({"judged": dict(sorted(judged.items()))} if judged else {}),
             "proved": sum(result.is_proved and result.how != "never runs" for result in self.regions),
@@ -262,3 +312,23 @@ class Proof:
         found = ["the PyTorch reference of each pass"] if self.regions else []
         found.append("the model before simplification and optimisation")
         return found if self.whole is None else [*found, f"the whole model: {self.whole.kind}"]
+
+
+def require_substance(proof: Proof) -> None:
+    """UnprovedError where something agreed without saying anything, or by a judge that accepts what is wrong."""
+    judges = [f"pass '{name}' ({' and '.join(kinds)})" for name, kinds in proof.own_judges.items() if kinds]
+    error: UnprovedError | None = None
+    if judges:
+        error = UnprovedError(
+            f"wrong answers are accepted as well by the own judge of {', '.join(judges)}",
+            remedy="correct its compare(), or leave out --strict",
+        )
+    elif proof.vacuous:
+        error = UnprovedError(
+            f"in every sample, values are empty, constant or saturated: {'; '.join(proof.vacuous)}; that they agree "
+            "says nothing",
+            remedy="give other inputs (--inputs, --input-range, --dim), or leave out --strict",
+        )
+    if error is not None:
+        error.proof = proof
+        raise error

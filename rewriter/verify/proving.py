@@ -72,6 +72,7 @@ def verify(
     proof = Proof(seed=options.seed)
     proof.versions = _versions(with_torch=bool(regions))
     proof.thresholds = options.judgement.thresholds
+    proof.input_ranges = options.input_ranges
     options.judgement.check([output.name for output in rewritten.graph.output])
     proof.regions = [
         RegionResult(r.placeholder.pass_name(), r.decomposition, r.where, parameters=r.bound.describe())
@@ -375,12 +376,22 @@ class _Run:
                 what = f"output '{checked.name}' is {checked.emptiness} in every sample"
                 told = f"{what}: that it agrees says nothing; {self._remedy([checked.name], what)}"
                 proof.warnings += [told] if told not in proof.warnings else []
+                proof.vacuous += [name] if (name := f"output '{checked.name}'") not in proof.vacuous else []
         for region, result in zip(self.regions, proof.regions, strict=True):
             if result.says_little:
+                proof.vacuous.append(str(region.where))
                 what = "; ".join(result.says_little)
                 told = f"{region.where}: {what}, in every sample: that it agrees says little"
                 remedy = self._remedy(exposed_names([region]), what) if region.scope.is_main else _DRAWN
                 proof.warnings.append(f"{told}; {remedy}")
+        for name, accepted in proof.own_judges.items():
+            if accepted:
+                proof.warnings.append(
+                    f"pass '{name}' judges its own results, and accepts {' and '.join(accepted)} ones as well: that it "
+                    "agrees says nothing; correct its compare()"
+                )
+            else:
+                proof.notes.append(f"pass '{name}' judged its own results, by its compare()")
         unproved = [
             (r, result) for r, result in zip(self.regions, proof.regions, strict=True) if not result.is_proved
         ]
