@@ -66,6 +66,7 @@ def test_verified() -> None:
             "decomposition": "decompose",
             "into": ["Mul", "Sigmoid"],
             "count": 1,
+            "verdicts": {"verified": 1},
         },
     ]
     assert data["kept"] == data["runtime_operators"] == []
