@@ -69,8 +69,8 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
 @click.option(
     "--strict",
     is_flag=True,
-    help="Treat as errors: a named pass that matches nothing, a runtime (--runtimes) that does not agree, agreement that "
-    "says nothing, a verdict that only the file claims; at an inspection, a placeholder without a pass.",
+    help="Treat as errors: a named pass that matches nothing, a runtime (--runtimes) that does not agree, agreement "
+    "that says nothing, a verdict that only the file claims; at an inspection, a placeholder without a pass.",
 )
 @click.option(
     "--portable", is_flag=True, help="Use only decompositions that are right on every tested runtime."
