@@ -126,9 +126,9 @@ class _Call:
 
     @property
     def source(self) -> Any:
-        """The function whose lines a message may name."""
+        """The function whose lines a message may name; None where it is not one that a user wrote."""
         reference = self.placeholder.reference
-        return getattr(reference, "__func__", reference)
+        return None if hasattr(self.placeholder, "overload") else getattr(reference, "__func__", reference)
 
     def __call__(self, *tensors: Any) -> Any:
         from rewriter.execution.reference import call_reference

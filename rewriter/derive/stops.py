@@ -33,11 +33,10 @@ ATEN = "org.pytorch.aten"
 
 
 def stops(passes: Iterable[Placeholder]) -> tuple[str, ...]:
-    """The names of the operators of ``aten`` that one of ``passes`` decomposes by a form that someone wrote."""
+    """The names of the operators of ``aten`` that one of ``passes`` takes."""
     found = {
         pattern.removeprefix("aten::")
         for placeholder in passes
-        if placeholder.decompositions
         for pattern in placeholder.matches
         if pattern.startswith("aten::") and not pattern.endswith("_")
     }
@@ -70,11 +69,16 @@ def _placeholder(overload: Any, *positional: Any, **named: Any) -> Any:
     """The operator as one node, in the place of its decomposition."""
     import torch
     from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+    from torch.utils._pytree import tree_leaves
 
     with disable_proxy_modes_tracing():
         results = overload(*positional, **named)
     several = isinstance(results, (tuple, list))
     made = [results] if not several else list(results)
+    if any(
+        item.is_complex() for item in tree_leaves((positional, named, made)) if isinstance(item, torch.Tensor)
+    ):
+        return NotImplemented  # ONNX has no complex tensors: the exporter's own functions carry them as real ones
     tensors, arguments = _encoded(overload, positional, named)
     nodes = torch.onnx.ops.symbolic_multi_out(
         f"{DOMAIN}::{overload._schema.name.partition('::')[2]}",
