@@ -65,17 +65,38 @@ class Delivered:
 
     def _load(self, *, optimise: bool) -> Session:
         try:
-            return Session(
-                self._weights,
-                self.model,
-                extra_outputs=self._names.values(),
-                optimise=optimise,
-                libraries=self._libraries,
-            )
+            return self._loaded(self.model, optimise=optimise)
         except Refused as error:
-            refusal = MismatchError(f"the model to be delivered: {error.what}", remedy=_REMEDY)
-            refusal.blame = Blame(SIMPLIFICATION, place_of(error, self.model), error.what)
-            raise refusal from error
+            raise self._refusal(error, optimise=optimise) from error
+
+    def _loaded(self, model: ModelProto, *, optimise: bool) -> Session:
+        return Session(
+            self._weights,
+            model,
+            extra_outputs=self._names.values(),
+            optimise=optimise,
+            libraries=self._libraries,
+        )
+
+    def _refusal(self, error: Refused, *, optimise: bool) -> MismatchError:
+        """Why the runtime does not load the model: as it is written, or only as it optimises it."""
+        stage, what, remedy = SIMPLIFICATION, "the model to be delivered", _REMEDY
+        if optimise and self._loads(self.model, optimise=False):
+            stage, what = OPTIMISER, "onnxruntime's optimiser, on the model to be delivered"
+            remedy = "the file loads as it is written, with graph_optimization_level at ORT_DISABLE_ALL"
+            if self.is_simplified and self._loads(self._before, optimise=True):
+                remedy += f"; {_REMEDY}, which onnxruntime loads"
+            remedy += "; --no-verify delivers this one unverified"
+        refusal = MismatchError(f"{what}: {error.what}", remedy=remedy)
+        refusal.blame = Blame(stage, place_of(error, self.model), error.what)
+        return refusal
+
+    def _loads(self, model: ModelProto, *, optimise: bool) -> bool:
+        try:
+            self._loaded(model, optimise=optimise)
+        except (Refused, CannotVerifyError):
+            return False
+        return True
 
     @property
     def draws(self) -> bool:

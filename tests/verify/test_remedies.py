@@ -16,7 +16,7 @@ from rewriter.placeholder import Case, Placeholder, Value, f32
 from rewriter.verify.compare import Beyond, Tolerance, accepting, judge, measure
 from rewriter.verify.judgement import Judgement, comparisons
 from rewriter.verify.judges import matched_detections, topk_ties
-from tests.verify.conftest import FLOAT, INT64, example, model, node, prove
+from tests.verify.conftest import FLOAT, INT64, Double, example, model, node, prove
 
 # --- rounding -------------------------------------------------------------------------------------------------------
 
@@ -110,6 +110,32 @@ def test_a_fusion_of_the_runtime_is_blamed_on_it_and_a_threshold_accepts_it(simp
     atol = float(re.search(r"--atol (\S+)", caught.value.remedy)[1])
     report = rewriter.rewrite(blockwise(), tmp_path / "out.onnx", simplify=simplify, atol=atol)
     assert report.verification["verdict"] == "verified"
+
+
+@pytest.mark.parametrize(
+    ("refused", "stage", "named"),
+    [
+        ({True}, "runtime optimiser", "ORT_DISABLE_ALL"),  # as it optimises it only
+        ({True, False}, "simplification", "--no-simplify"),
+    ],
+)
+def test_a_model_that_does_not_load_is_told_from_one_that_the_optimiser_spoils(
+    monkeypatch, refused, stage, named, double_model
+):
+    from rewriter.execution.session import Refused
+    from rewriter.verify import delivered
+
+    class Fails(delivered.Session):
+        def __init__(self, *arguments, optimise=True, **rest):
+            if optimise in refused:
+                raise Refused("onnxruntime does not load the model")
+            super().__init__(*arguments, optimise=optimise, **rest)
+
+    monkeypatch.setattr(delivered, "Session", Fails)
+    with pytest.raises(MismatchError) as caught:
+        prove(double_model, Double())
+    assert caught.value.blame.stage == stage
+    assert named in caught.value.remedy
 
 
 # --- equal values in any order --------------------------------------------------------------------------------------
