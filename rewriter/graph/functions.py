@@ -227,7 +227,7 @@ class Frames:
         """Called by onnx for every marked node; whatever it raised would end inference."""
         try:
             number = context.get_attribute(inference.SITE)
-            if number is None or not self._open:
+            if number is None or not self._open or self._interrupts:
                 return
             frame, sites = self._open[-1]
             site = sites[number.i]

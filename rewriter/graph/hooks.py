@@ -27,8 +27,20 @@ _lock = threading.RLock()
 def hooked(operators: Iterable[Operator], hook: Hook) -> Iterator[None]:
     """While this lasts, onnx's inference calls ``hook`` for each node of ``operators``.
 
-    An exception in ``hook`` would end inference: it must catch its own.
+    An exception in ``hook`` would end inference: it must catch its own.  An interrupt in it is raised at the end of the
+    block, since onnx would make something else of it, and ``hook`` is not called again.
     """
+    raised: list[BaseException] = []
+
+    def called(context: InferenceContext) -> None:
+        if not raised:
+            try:
+                hook(context)
+            except BaseException as error:
+                if isinstance(error, Exception):
+                    raise
+                raised.append(error)
+
     with _lock:
         replaced: list[defs.OpSchema] = []
         registered: list[Operator] = []
@@ -40,7 +52,7 @@ def hooked(operators: Iterable[Operator], hook: Hook) -> Iterator[None]:
                         defs.deregister_schema(op_type, version, domain)
                         replaced.append(present)
                 schema = _schema(domain, op_type, version)
-                schema.set_type_and_shape_inference_function(hook)
+                schema.set_type_and_shape_inference_function(called)
                 defs.register_schema(schema)
                 registered.append((domain, op_type, version))
             yield
@@ -49,6 +61,8 @@ def hooked(operators: Iterable[Operator], hook: Hook) -> Iterator[None]:
                 defs.deregister_schema(op_type, version, domain)
             for schema in replaced:
                 defs.register_schema(schema)
+        if raised:
+            raise raised[0]
 
 
 def _schema(domain: str, op_type: str, version: int) -> defs.OpSchema:

@@ -170,11 +170,11 @@ def survey(model: ModelProto, selection: Selection, keep: Keep | None = None) ->
         )
     calls = {key: {call.callee for call in root.calls} for key, root in roots.items()}
     holding = {key for key, root in roots.items() if root.placeholders}
-    grown = True
-    while grown:
-        more = {key for key, callees in calls.items() if key not in holding and callees & holding}
-        grown = bool(more)
-        holding |= more
+    callers: dict[FunctionKey, set[FunctionKey]] = {}
+    for key, callees in calls.items():
+        for callee in callees:
+            callers.setdefault(callee, set()).add(key)
+    holding |= _reachable(holding, callers)
     used = _reachable({call.callee for call in main.calls}, calls)
     trained = _reachable(_calls_in_training(model, functions), calls)
     return Survey(main, roots, frozenset(holding), frozenset(used), frozenset(trained - used))

@@ -68,3 +68,23 @@ def test_one_in_another():
         with hooked((), swap):
             pass
         assert inferred_rank_two() == [3, "N"]
+
+
+def test_an_interrupt_in_a_hook_is_not_lost():
+    """onnx turns what a hook raises into an error of the model."""
+    calls = []
+
+    def hook(context: object) -> None:
+        calls.append(context)
+        raise KeyboardInterrupt
+
+    def twice() -> None:
+        with hooked([("com.example", "Op", 2)], hook):
+            inferred_rank_two()
+            inferred_rank_two()
+
+    before = registered()
+    with pytest.raises(KeyboardInterrupt):
+        twice()
+    assert len(calls) == 1
+    assert registered() == before

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +19,15 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from rewriter import rewrite
 from rewriter.errors import ModelReadError, ModelWriteError
+from rewriter.progress import Quiet, Stage
 from rewriter.storage import ModelFile, locks
 from tests.storage.conftest import names
 from tests.storage.models import single, weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     Write = Callable[..., Path]
@@ -333,6 +336,26 @@ def test_the_folder_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: s
                     assert error.remedy  # noqa: PT017
             if calls < at:
                 break
+
+
+@pytest.mark.parametrize("stage", ["load", "passes", "save"])
+def test_the_folder_goes_during_a_run(tmp_path: Path, stage: str) -> None:
+    """The run ends with an error of its own, and does not make the folder again."""
+
+    class Removing(Quiet):
+        @contextmanager
+        def stage(self, name: str, total: int | None = None) -> Iterator[Stage]:
+            if name == stage:
+                shutil.rmtree(tmp_path / "out")
+            with super().stage(name, total) as inner:
+                yield inner
+
+    source = external(tmp_path / "in", np.ones((64, 64), np.float32))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(ModelWriteError) as caught:
+        rewrite(source, tmp_path / "out" / "out.onnx", simplify=False, verify=False, progress=Removing())
+    assert caught.value.remedy
+    assert not (tmp_path / "out").exists()
 
 
 def test_data_that_another_run_took(tmp_path: Path) -> None:
