@@ -42,6 +42,8 @@ class Options(TypedDict, total=False):
     compare: Callable[..., str | None]
     #: Called with the arguments by name and the results; why agreement on them would say little, or None.
     says_little: Callable[[Mapping[str, Any], tuple[Any, ...]], str | None]
+    #: By ONNX operator, what its kernel's error is multiplied by; called with the operator's arguments in order.
+    terms: Callable[..., Mapping[str, Any]]
 
 
 class Body(Protocol):
@@ -143,6 +145,8 @@ def declare(
         members["cases"] = _cases
     if "infer" in options:
         members["infer"] = _in_order(options["infer"])
+    if "terms" in options:
+        members["terms"] = _in_order(options["terms"])
     if "compare" in options:
         members["compare"] = staticmethod(options["compare"])
     if "says_little" in options:

@@ -155,3 +155,35 @@ def test_several_threads_at_opsets_of_their_own() -> None:
     opsets = [11, 13, 12, 18] * 10
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(form, opsets)) == [1 if opset < 13 else 2 for opset in opsets]
+
+
+def test_a_body_says_by_what_the_errors_of_kernels_are_multiplied():
+    """Far below zero a Sigmoid has no correct digit: refused without terms."""
+    import torch
+
+    from rewriter.errors import MismatchError
+    from tests.verify.conftest import FLOAT, model, node, prove
+
+    def body(g, t, beta):
+        return g.op("Mul", t, g.op("Sigmoid", g.op("Mul", t, beta)))
+
+    def made(**rest: Any) -> Placeholder:
+        return rewriter.from_symbolic(
+            "mylib::gated",
+            body,
+            reference=lambda x, beta: x * torch.sigmoid(beta * x),
+            cases=[rewriter.Case(rewriter.f32(2, 3), rewriter.f32())],
+            **rest,
+        )
+
+    source = model(
+        node("Sub", ["x", "far"], ["a"]),
+        node("gated", ["a", "one"], ["y"], domain="mylib"),
+        inputs={"x": (FLOAT, [64, 64])},
+        outputs={"y": (FLOAT, None)},
+        tensors={"far": np.float32(20), "one": np.float32(1)},
+        domains=["mylib"],
+    )
+    with pytest.raises(MismatchError):
+        prove(source, made())
+    assert prove(source, made(terms=lambda values, beta: {"Sigmoid": values})).verdict == "verified"
