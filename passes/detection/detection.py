@@ -74,6 +74,9 @@ class Detection(Placeholder):
         )
         return reference_detections(boxes, scores, options)
 
+    def terms(self, activation: str = "none", **_: Any) -> Any:
+        return {"Sigmoid": 1.0} if activation == "sigmoid" else {}
+
     def decompose(
         self,
         g: Builder,

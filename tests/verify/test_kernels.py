@@ -20,6 +20,7 @@ from passes.activation.hard import HardSwish
 from passes.activation.mish import Mish
 from passes.activation.softplus import LogSigmoid, Softplus
 from passes.activation.swish import Swish
+from passes.detection.detection import Detection
 from passes.fused.conv_bn import ConvBnSilu
 from passes.fused.selective_scan import SelectiveScan
 from rewriter.errors import MismatchError, PassDefinitionError
@@ -268,6 +269,16 @@ def test_terms_of_the_fused_form_are_those_of_what_the_convolution_gives():
         "bn_bias": -one, "running_mean": 0 * one, "running_var": one, "eps": 0.0,
     }  # fmt: skip
     assert allowance(ConvBnSilu(), lambda: given, x).ravel() == pytest.approx([5 * ERRORS["Sigmoid"]] * 4)
+
+
+def test_small_scores_of_detections_are_allowed_the_error_of_their_sigmoid():
+    scores = np.full((1, 4), 1e-4, np.float32)
+    given = {"activation": "sigmoid", "padded": True}
+    assert compare(Detection(), scores + np.float32(1.9e-7), scores, lambda: given) is None
+    assert compare(Detection(), scores + np.float32(3e-6), scores, lambda: given) is not None
+    assert (
+        compare(Detection(), scores + np.float32(1.9e-7), scores, lambda: {"activation": "none"}) is not None
+    )
 
 
 def test_a_pass_of_ones_own_says_its_terms():
