@@ -226,11 +226,11 @@ def infer(
     if hook_errors or not can_tell_more(inferred):
         return inferred
     bounded = ModelProto.FromString(raw)
-    hidden = hidden_operators() if hide(bounded, inferred) else ()
+    hidden = hide(bounded, inferred)
     again()
     try:
-        with hooked(hidden, infer_hidden):
-            return shape_inference.infer_shapes(bounded, data_prop=True)
+        with hooked(hidden_operators() if hidden else (), infer_hidden):
+            return shape_inference.infer_shapes(bounded if hidden else raw, data_prop=True)
     except Exception:  # noqa: BLE001  (as above; data propagation refuses more)
         if hook_errors:
             return inferred
