@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InterfaceChangedError,
         InterpreterRefusedError,
         LeftoverPlaceholderError,
+        LimitError,
         MismatchError,
         ModelReadError,
         ModelWriteError,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         UsageError,
         VerificationError,
         Where,
+        WorkerDiedError,
     )
     from rewriter.inspection import Inspection, inspect
     from rewriter.interop import from_function, from_onnxscript, from_surgeon, from_symbolic
@@ -78,6 +80,7 @@ _ERRORS = (
     "InterfaceChangedError",
     "InterpreterRefusedError",
     "LeftoverPlaceholderError",
+    "LimitError",
     "MismatchError",
     "ModelReadError",
     "ModelWriteError",
@@ -93,6 +96,7 @@ _ERRORS = (
     "UsageError",
     "VerificationError",
     "Where",
+    "WorkerDiedError",
 )
 _PLACEHOLDER = (
     "Builder",
@@ -147,6 +151,7 @@ __all__ = [
     "InterpreterRefusedError",
     "Ints",
     "LeftoverPlaceholderError",
+    "LimitError",
     "MismatchError",
     "ModelReadError",
     "ModelWriteError",
@@ -168,6 +173,7 @@ __all__ = [
     "Value",
     "VerificationError",
     "Where",
+    "WorkerDiedError",
     "__version__",
     "b8",
     "decomposition",

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import signal
 import sys
 import traceback
 from contextlib import nullcontext
@@ -22,6 +21,7 @@ from rewriter.help import Sectioned
 from rewriter.options import Bytes, Library, Range, Sizes, merged
 from rewriter.version import VERSION
 from rewriter.view import complain, show, silence, watched
+from rewriter.worker.guard import INTERRUPTED, guarded
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from rewriter.progress import Progress
 
 _FILE = click.Path(path_type=Path)
-_INTERRUPTED, _TERMINATED = 130, 143
 #: What stands before the name of a file, alone or after ``domain=`` or a comma.
 _FOLDERS = re.compile(r"[^=,]*[/\\]")
 
@@ -151,6 +150,18 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--allow-unproved", is_flag=True, help="Deliver also what could not be checked for lack of types."
 )
 @click.option(
+    "--verify-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Limit of the process of the verification. [default: 900]",
+)
+@click.option(
+    "--verify-memory",
+    type=Bytes(),
+    metavar="SIZE",
+    help="Limit of the memory that this process has to itself; by default 8G and three times the weights.",
+)
+@click.option(
     "--check-gradients",
     is_flag=True,
     help="Compare the gradient that training uses with that of the nodes that replace each placeholder.",
@@ -190,7 +201,8 @@ def command(**options: Any) -> int:
     """Replace the placeholder operators of the ONNX model IN by standard ONNX, prove the result equal to PyTorch, and
     write it to OUT. Without OUT, say what placeholders IN holds, and which pass would take each.
 
-    Exit codes: 0 done, and verified unless refused by flag; 1 not delivered; 2 bad usage or unreadable input.
+    Exit codes: 0 done, and verified unless refused by flag; 1 not delivered; 2 bad usage or unreadable input; 130
+    interrupted (Ctrl-C); 143 terminated (SIGTERM).
     """
     if options["check"] or options["explain"]:
         return _declaration(options)
@@ -203,12 +215,10 @@ def command(**options: Any) -> int:
 
 def main() -> None:
     """Entry point of the console script."""
-    # Unwinding removes unfinished files and ends the simplifier's process, which dying at once would leave behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal's encoding lacks
-    sys.exit(run(sys.argv[1:]))
+    sys.exit(guarded(lambda: run(sys.argv[1:]), complain))
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -228,7 +238,7 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     except (KeyboardInterrupt, click.Abort):
         complain("interrupted; nothing was written")
-        return _INTERRUPTED
+        return INTERRUPTED
     except click.ClickException as error:
         complain(f"error: {error.format_message()} (rewrite --help lists the options)")
         return 2
@@ -313,7 +323,17 @@ def _rewrite(options: dict[str, Any]) -> int:
 
     against = None if options["against"] is None else Path(options["against"])
     _check_reports(options["report"], options["source"], options["target"], options["inputs"], against)
-    limits = {name: options[name] for name in ("samples", "seed", "simplify_timeout", "simplify_memory")}
+    limits = {
+        name: options[name]
+        for name in (
+            "samples",
+            "seed",
+            "simplify_timeout",
+            "simplify_memory",
+            "verify_timeout",
+            "verify_memory",
+        )
+    }
     try:
         with _progress(options) as progress:
             report = rewrite(

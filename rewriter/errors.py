@@ -279,6 +279,18 @@ class InterpreterRefusedError(VerificationError):
     code = "interpreter-refused"
 
 
+class WorkerDiedError(VerificationError):
+    """PyTorch or onnxruntime ended the process that they ran in (a crash, an abort, an exit)."""
+
+    code = "worker-died"
+
+
+class LimitError(VerificationError):
+    """Verification took more time or memory than it may have (``--verify-timeout``, ``--verify-memory``)."""
+
+    code = "verify-limit"
+
+
 class UnprovedError(VerificationError):
     """A replaced region could not be checked (its types stay unknown) and ``--allow-unproved`` was not given."""
 

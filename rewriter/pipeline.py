@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +38,8 @@ from rewriter.storage.destination import Destination
 from rewriter.strip import strip_debug as strip
 from rewriter.verdict import inherited
 from rewriter.verify.options import VerifyOptions, check_verified
+from rewriter.verify.sides import DEFAULT_TIMEOUT as VERIFY_TIMEOUT
+from rewriter.verify.sides import Apart, Here, here_because, own_operators, read_against
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -47,8 +49,6 @@ if TYPE_CHECKING:
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
     from rewriter.storage import ModelFile
-    from rewriter.torch.operator import PlaceholderFunction
-    from rewriter.verify.origin import Origin
     from rewriter.verify.proof import Proof
 
 PathLike = str | os.PathLike[str]
@@ -81,6 +81,9 @@ def rewrite(
     compare: Any = None,
     against: Any = None,
     allow_unproved: bool = False,
+    verify_timeout: float = VERIFY_TIMEOUT,
+    verify_memory: int | None = None,
+    isolate: bool = True,
     runtimes: str | Iterable[str] | None = None,
     check_gradients: bool = False,
     operators: str | Iterable[Any] = (),
@@ -115,6 +118,12 @@ def rewrite(
     by :func:`rewriter.torch.placeholder` or ``torch.library.custom_op``, or subclasses of ``torch.autograd.Function``.
     One that no pass takes has its decomposition derived from it.
 
+    ``isolate``: PyTorch and onnxruntime run in a worker process, for at most ``verify_timeout`` seconds and within
+    ``verify_memory`` bytes of memory (by default 8 GiB and three times the weights).  A crash there is an error of this
+    package.  Where the model, a pass, a module to compare with or a function is given as a Python object, they run in
+    this process all the same, and the report says so.  Without ``isolate`` they always do: this saves the start of a
+    process in programs that call :func:`rewrite` often.
+
     ``details``: the report also has pictures of what was replaced, counts of operators, the interface, and which
     runtimes are known to have every operator, as its page shows them (:meth:`Report.to_html`).
 
@@ -122,6 +131,9 @@ def rewrite(
     run got.
     """
     report = Report(name_of(source), None if target is None else Path(target).name)
+    passes = passes if isinstance(passes, str) else list(passes)
+    rules = [bind] if isinstance(bind, str) else list(bind or ())
+    opened = ExitStack()
     try:
         if portable and as_function:
             raise UsageError(
@@ -152,10 +164,15 @@ def rewrite(
                 }
             )
         named = _items(operators)
-        trained_with = _trained_with(named) if check_gradients else ()
-        selection = Selection.load(passes, bind)
+        here = here_because(source, passes, named, against, compare) if isolate else ""
+        apart = None
+        if here is None and (verify or simplify):
+            names = passes.split(",") if isinstance(passes, str) else [str(item) for item in passes]
+            apart = Apart(names, rules, derived, named, verify_timeout, verify_memory)
+            opened.callback(apart.close)
+        selection = Selection.load(passes, rules)
         if derived:
-            selection = extend(selection, _own_operators(named))
+            selection = extend(selection, own_operators(named))
         libraries = Libraries.read(library or {})
         run = _Run(
             report,
@@ -180,7 +197,7 @@ def rewrite(
                 against=against,
                 runtimes=elsewhere,
                 check_gradients=check_gradients,
-                operators=trained_with,
+                operators=tuple(named) if check_gradients else (),
             ),
             strict=strict,
             portable=portable,
@@ -191,13 +208,14 @@ def rewrite(
             strip_debug=strip_debug,
             verify=verify,
             details=details,
+            apart=apart,
+            here=here or "",
         )
         if target is not None:
             Destination(Path(target))  # what cannot be written is said before any work is done
-        with ExitStack() as opened:
-            with run.watch.stage("load"):
-                file = opened.enter_context(open_source(source))
-            run.run(file, None if target is None else Path(target))
+        with run.watch.stage("load"):
+            file = opened.enter_context(open_source(source))
+        run.run(file, None if target is None else Path(target))
     except RewriteError as error:
         report.outcome = "failed"
         report.failure = Failure.of(error, folders_of(source, target, against))
@@ -205,6 +223,8 @@ def rewrite(
             report.details.failed(error)
         error.report = report
         raise
+    finally:
+        opened.close()
     return report
 
 
@@ -212,29 +232,6 @@ def _items(operators: str | Iterable[Any]) -> list[Any]:
     items = operators.split(",") if isinstance(operators, str) else list(operators)
     wanted = [item.strip() if isinstance(item, str) else item for item in items]
     return [item for item in wanted if item != ""]
-
-
-def _own_operators(operators: Sequence[Any]) -> list[Placeholder]:
-    """Passes for operators of the user's own, which have a decomposition derived from them."""
-    if not operators:
-        return []
-    from rewriter.derive.function import operators_of
-    from rewriter.execution.reference import require_torch
-
-    require_torch()
-    return operators_of(operators)
-
-
-def _trained_with(wanted: Sequence[Any]) -> tuple[PlaceholderFunction, ...]:
-    """The operators whose gradients are checked."""
-    if not wanted:
-        return ()
-    from rewriter.execution.reference import require_torch
-
-    require_torch()
-    from rewriter.gradients.operators import Operators
-
-    return Operators(wanted).given
 
 
 @dataclass
@@ -256,6 +253,9 @@ class _Run:
     strip_debug: bool
     verify: bool
     details: bool
+    #: The process of the proof, if it has one of its own, and else why not.
+    apart: Apart | None
+    here: str
 
     def run(self, file: ModelFile, target: Path | None) -> None:
         """Take the model of ``file`` through every step, and deliver it."""
@@ -270,7 +270,9 @@ class _Run:
 
             self.report.details = Details()
             self.report.details.source(file.model)
-        origin = self._against(file, earlier)
+        asked = self.options.against is not None or bool(self.options.operators)
+        # What does not fit what was asked for is said before any work is done.
+        side = self._side(file, earlier, torch=True) if asked or self.apart is None else None
         with self.watch.stage("passes"):
             decomposed = decompose(
                 file,
@@ -294,41 +296,41 @@ class _Run:
                 self.report.details.delivered(file, file.model)
             self.report.manifest = None if earlier is None else earlier.data
             if self.options.runtimes:
-                self._prove(file, file.model, file.model, [], origin)
+                side = side or self._side(file, earlier, torch=False)
+                self._prove(side, file.model, file.model, [])
             self._finish(file, file.model, target, untouched=True)
             return
         if self.strip_debug:
             self.report.stripped_bytes = strip(file.model)
         rewritten = file.model
-        delivered = self._simplified(file, rewritten)
+        side = side or self._side(file, earlier, torch=self.verify and bool(decomposed.regions))
+        delivered = self._simplified(file, rewritten, side)
         self._declare(delivered, decomposed, earlier)
         manifest = self._stamp(file, delivered, earlier)
         if self.report.details is not None:
             self.report.details.delivered(file, delivered)
         if self.verify:
-            manifest = self._verified(file, rewritten, delivered, decomposed, manifest, origin, earlier)
+            manifest = self._verified(file, side, rewritten, delivered, decomposed, manifest, earlier)
         else:
             self.report.outcome = "unverified"
+        side.close()
         stamp.write(delivered, manifest)
         self.report.manifest = manifest.data
         self._finish(file, delivered, target)
 
-    def _against(self, file: ModelFile, earlier: Manifest | None) -> Origin | None:
-        """Read what to compare the whole model with, so that what does not fit is said before any work is done.
+    def _side(self, file: ModelFile, earlier: Manifest | None, *, torch: bool) -> Apart | Here:
+        """Where PyTorch and onnxruntime run, with what they are to work on.
 
-        A copy of the model as it came, which tells whose fault a difference is, and what its functions compute; None
-        where neither is asked.
+        ``torch`` says whether PyTorch will be needed.
         """
-        from rewriter.verify.origin import Origin
-
-        if self.options.against is None:
-            if not (self.verify and file.model.functions):
-                return None
-            return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)
-        from rewriter.against import load
-
-        self.options = replace(self.options, against=load(self.options.against, file.model))
-        return Origin.of(file, self.selection, keeping(self.keep, earlier), self.options.libraries)
+        keep = keeping(self.keep, earlier)
+        if self.apart is not None:
+            self.apart.open(file, self.selection, keep, self.options, torch=torch)
+            return self.apart
+        if not self.verify:
+            return Here(file, self.options)
+        options, origin = read_against(file, self.selection, keep, self.options)
+        return Here(file, options, origin, self.here)
 
     def _record(self, model: ModelProto, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
@@ -386,12 +388,11 @@ class _Run:
         ]
         return proved and not relabelled and (not self.simplify or earlier.simplification != "off")
 
-    def _simplified(self, file: ModelFile, model: ModelProto) -> ModelProto:
+    def _simplified(self, file: ModelFile, model: ModelProto, side: Apart | Here) -> ModelProto:
         """The simplifier's proposal where it stands its checks, else ``model`` itself."""
         if not self.simplify:
             return model
         from rewriter.simplify import simplify
-        from rewriter.verify import equal
 
         with self.watch.stage("simplify") as stage:
             result = simplify(
@@ -399,7 +400,7 @@ class _Run:
                 model,
                 timeout=self.simplify_timeout,
                 memory=self.simplify_memory,
-                equal=lambda before, after: equal(file, before, after, self.options),
+                equal=side.equal,
                 progress=stage.note,
             )
         self.report.versions["onnxsim"] = importlib.metadata.version("onnxsim")
@@ -440,15 +441,15 @@ class _Run:
     def _verified(
         self,
         file: ModelFile,
+        side: Apart | Here,
         rewritten: ModelProto,
         delivered: ModelProto,
         decomposed: Decomposed,
         manifest: Manifest,
-        origin: Origin | None,
         earlier: Manifest | None,
     ) -> Manifest:
         """Compare with PyTorch, and put the verdict into the manifest."""
-        proof = self._prove(file, rewritten, delivered, decomposed.regions, origin)
+        proof = self._prove(side, rewritten, delivered, decomposed.regions)
         if digest(delivered, file) != manifest.digest:
             raise InterfaceChangedError(
                 "the model changed while it was verified", remedy="report this as a fault"
@@ -479,19 +480,17 @@ class _Run:
 
     def _prove(
         self,
-        file: ModelFile,
+        side: Apart | Here,
         rewritten: ModelProto,
         delivered: ModelProto,
         regions: Sequence[Region],
-        origin: Origin | None,
     ) -> Proof:
         """The verification, into the report, also where it fails."""
         from rewriter.runtimes.driver import require_agreement
-        from rewriter.verify import verify
         from rewriter.verify.proof import require_substance
 
         try:
-            proof = verify(file, rewritten, delivered, regions, self.options, self.watch, origin=origin)
+            proof = side.prove(rewritten, delivered, regions, self.watch)
         except VerificationError as error:
             self.report.verification = None if error.proof is None else error.proof.to_dict()
             raise

@@ -76,6 +76,9 @@ class AtenOperator(Placeholder):
         self.namespace = namespace
         self.operator = name
 
+    def __reduce__(self) -> Any:
+        return operator, (self.namespace, self.operator)
+
     def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:
         """The pass of the overload that ``site`` means; BindingError where none takes its inputs."""
         fitting: list[tuple[float, int, AtenOverload]] = []
@@ -101,6 +104,9 @@ class AtenOverload(Placeholder):
     """One overload of an operator of PyTorch; made by :func:`_pass_of`."""
 
     overload: Any
+
+    def __reduce__(self) -> Any:
+        return _named, (self.name, str(self.overload._schema.name), str(self.overload._overloadname))
 
     @functools.cached_property
     def signature(self) -> Signature:
@@ -205,6 +211,17 @@ def _pass_of(overload: Any) -> AtenOverload:
     }
     made: AtenOverload = type("AtenOverload", (AtenOverload,), body)()
     return made
+
+
+def _named(name: str, qualified: str, overload: str) -> AtenOverload:
+    """The pass of an overload, where another process named it."""
+    namespace = qualified.partition("::")[0]
+    for found in _overloads(namespace, name):
+        if (found._schema.name, found._overloadname) == (qualified, overload):
+            return _pass_of(found)
+    raise DerivationError(
+        f"PyTorch has no operator {qualified}.{overload} here", remedy="report this as a fault"
+    )
 
 
 def _reference(overload: Any) -> Callable[..., Any]:

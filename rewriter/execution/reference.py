@@ -10,6 +10,7 @@ import numpy as np
 from rewriter.errors import CannotVerifyError, VerificationError
 from rewriter.execution.values import from_torch, to_torch
 from rewriter.placeholder.binding import Bound, Ref
+from rewriter.worker.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -79,8 +80,9 @@ def evaluate(placeholder: Placeholder, bound: Bound, value_of: Callable[[Ref], A
 def _call(placeholder: Placeholder, given: Mapping[str, Any]) -> Any:
     import torch
 
+    step = f"the reference of pass '{placeholder.pass_name()}'"
     try:
-        with torch.no_grad():
+        with doing(engine="PyTorch", step=step), torch.no_grad():
             return call_reference(placeholder, given)
     except Exception as error:
         raise ReferenceRefused(f"{type(error).__name__}: {error}") from error

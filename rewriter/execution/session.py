@@ -17,6 +17,7 @@ from rewriter.errors import CannotVerifyError, VerificationError
 from rewriter.execution.held import Values, known_type
 from rewriter.execution.values import Data, is_native
 from rewriter.execution.weights import Runnable, Weights
+from rewriter.worker.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from rewriter.storage import ModelFile
 
 _FOLDER = "session.model_external_initializers_file_folder_path"
+
+_RUNNING = "running the model"
 
 NO_VERIFY = "pass --no-verify to deliver it unverified"
 
@@ -115,10 +118,12 @@ class Session:
                     name: values.ort(values.of(value, self._input_kinds.get(name)))
                     for name, value in fed.items()
                 }
-                results = self._session.run_with_ort_values(computed, given, options)
+                with doing(engine="onnxruntime", step=_RUNNING):
+                    results = self._session.run_with_ort_values(computed, given, options)
                 found = [values.data(values.of_ort(value)) for value in results]
             else:
-                found = self._session.run(computed, fed, options)
+                with doing(engine="onnxruntime", step=_RUNNING):
+                    found = self._session.run(computed, fed, options)
         except Exception as error:  # onnxruntime's exceptions share no base class
             raise _explain(error, loading=False) from error
         answer = dict(zip(computed, found, strict=True))
@@ -198,7 +203,8 @@ def _load(runnable: Runnable, *, optimise: bool, libraries: Sequence[Path | str]
             remedy=NO_VERIFY,
         ) from error
     try:
-        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        with doing(engine="onnxruntime", step="loading the model"):
+            return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise _explain(error, loading=True) from error
 

@@ -99,6 +99,10 @@ class ExternalData:
         """The data files touched so far."""
         return [file.path for file in self._files.values()]
 
+    def identities(self) -> dict[str, tuple[int, int, int, int]]:
+        """What tells each of them from others, by location."""
+        return {location: file.identity for location, file in self._files.items()}
+
     def unchanged(self) -> None:
         for file in self._files.values():
             file.check_unchanged()

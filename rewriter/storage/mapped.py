@@ -68,6 +68,11 @@ class MappedFile:
         return self._map
 
     @property
+    def identity(self) -> tuple[int, int, int, int]:
+        """What tells this file from others, and from itself after it was written to."""
+        return _identity(self._stat)
+
+    @property
     def mode(self) -> int:
         return stat.S_IMODE(self._stat.st_mode)
 

@@ -113,6 +113,12 @@ class ModelFile:
             return self.file.size
         return self._plan(self.model).length()
 
+    @property
+    def identity(self) -> dict[str, tuple[int, int, int, int]]:
+        """What tells the model's files, as they were opened, from others; two processes can compare it."""
+        own = {} if self.file is None else {"": self.file.identity}
+        return own | self.external.identities()
+
     def is_withheld(self, tensor: TensorProto) -> bool:
         """Whether ``tensor`` is a stub, or a copy of one, of this file."""
         return self._payload(tensor) is not None

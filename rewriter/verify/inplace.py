@@ -24,6 +24,7 @@ from rewriter.verify.answer import check, own_remark
 from rewriter.verify.degenerate import Degenerate
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.regions import Index, outputs_of, tensors_of
+from rewriter.worker.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -110,7 +111,8 @@ class InPlace:
             if sample is None:
                 continue
             try:
-                return sample, session.run(sample.feeds, names)
+                with doing(sample=sample.describe()):
+                    return sample, session.run(sample.feeds, names)
             except Refused as error:
                 refusal = refusal or error
                 self.blame_run(error, sample, regions)
@@ -135,7 +137,8 @@ class InPlace:
             if not result.outputs:
                 result.outputs = [Checked(name) for name in names]
             try:
-                expected = evaluate(region.placeholder, region.bound, lambda ref: _value(ref, values))
+                with doing(where=str(region.where), sample=sample.describe()):
+                    expected = evaluate(region.placeholder, region.bound, lambda ref: _value(ref, values))
             except ReferenceRefused as error:
                 wrong.append(
                     mismatch(

@@ -207,6 +207,8 @@ class Proof:
     runtimes: list[RuntimeResult] = field(default_factory=list)
     #: The gradients of the placeholders that stood in the model; None where they were not asked for.
     gradients: list[GradientResult] | None = None
+    #: Why PyTorch and onnxruntime ran in the caller's process, without limits; "" where they ran in a worker.
+    process: str = ""
     #: Thresholds that were asked for in the place of those by dtype.
     thresholds: Thresholds = field(default_factory=Thresholds)
     #: The lowest and highest value of an input, of those that were asked for.
@@ -268,6 +270,7 @@ class Proof:
             "input_ranges": {name: list(ends) for name, ends in self.input_ranges.items()},
             "vacuous": list(self.vacuous),
             "own_judges": self.own_judges,
+            "process": self.process,
         }
 
     def to_manifest(self) -> dict[str, Any]:

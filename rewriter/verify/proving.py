@@ -31,6 +31,7 @@ from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.options import VerifyOptions
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import Checked, Proof, RegionResult
+from rewriter.worker.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -60,13 +61,17 @@ def verify(
     progress: Progress | None = None,
     *,
     origin: Origin | None = None,
+    deaths: Sequence[tuple[Mapping[str, int], str]] = (),
 ) -> Proof:
     """Prove ``delivered``, which simplification made of ``rewritten`` (or the same), both skeletons of ``file``.
 
     ``regions`` are the placeholders that were replaced in ``rewritten``, ``origin`` is the model before that: with it a
-    fault of the export is told from one of a decomposition.  Raises MismatchError where something differs,
-    UnprovedError where a region could not be proved (unless ``options.allow_unproved``), CannotVerifyError where
-    nothing can be said here, UsageError where the options do not fit the model.
+    fault of the export is told from one of a decomposition.  ``deaths`` are sizes that ended a worker before, with what
+    it died of: where a size may be refused, they are passed over with a note.
+
+    Raises MismatchError where something differs, UnprovedError where a region could not be proved (unless
+    ``options.allow_unproved``), CannotVerifyError where nothing can be said here, UsageError where the options do not
+    fit the model.
     """
     options = options or VerifyOptions()
     proof = Proof(seed=options.seed)
@@ -80,7 +85,8 @@ def verify(
     ]
     with (progress or Quiet()).stage("verify", total=len(regions) + max(1, options.samples)) as stage:
         try:
-            _Run(Weights(file), rewritten, delivered, regions, options, proof, stage, origin).run()
+            run = _Run(Weights(file), rewritten, delivered, regions, options, proof, stage, origin, deaths)
+            run.run()
         except VerificationError as error:
             if isinstance(error, MismatchError):
                 place = error.where if isinstance(error.where, Where) else None
@@ -102,6 +108,7 @@ class _Run:
     proof: Proof
     stage: Stage
     origin: Origin | None = None
+    deaths: Sequence[tuple[Mapping[str, int], str]] = ()
     degenerate: Degenerate | None = None
 
     #: The main graph with what was run in it.
@@ -125,7 +132,8 @@ class _Run:
         in_place.sort(key=lambda pair: min((order.get(n, -1) for n, _ in pair[0].outputs if n), default=-1))
         self._whole(in_place)
         if self.options.check_gradients:
-            self._gradients()
+            with doing(engine="PyTorch", step="the comparison of gradients"):
+                self._gradients()
         self._conclude()
 
     def _gradients(self) -> None:
@@ -168,7 +176,8 @@ class _Run:
         called = _called_functions(self.rewritten)
         for region, result in pairs:
             self.stage.note(str(region.where))
-            prover.prove(region, result)
+            with doing(where=str(region.where)):
+                prover.prove(region, result)
             if (
                 not result.is_proved
                 and region.scope.function is not None
@@ -226,7 +235,8 @@ class _Run:
             if index == 0:
                 self._probe(prober, first, values)
                 self._through_calls(sample, {name: values[name] for name in outputs})
-            held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
+            with doing(sample=sample.describe()):
+                held.compare(sample, {label: values[name] for label, name in labels.items()}, checked)
             place.samples.append(sample)
             if self.options.runtimes:
                 expected.append((sample, {name: values[name] for name in outputs}))
@@ -252,7 +262,7 @@ class _Run:
         oracle = load(self.options.against, self.rewritten)
         self.stage.note(f"against {oracle.name}")
         culprit = Culprit(oracle, place, self.regions, held, self.origin)
-        whole = Whole(oracle, place.inputs, cut, held, culprit)
+        whole = Whole(oracle, place.inputs, cut, held, culprit, self.deaths)
         self.proof.whole = whole.result
         whole.run(place.samples)
         self.proof.notes += [str(item) for item in whole.result.skipped]
@@ -322,7 +332,8 @@ class _Run:
         if self.options.inputs is None:
             for region, result in batch:
                 if result.is_proved:
-                    prober.prove(region, values)
+                    with doing(where=str(region.where), sample="changed values of sample 0"):
+                        prober.prove(region, values)
 
     def _batch(
         self,

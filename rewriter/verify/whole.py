@@ -14,6 +14,7 @@ from rewriter.verify.compare import accepting
 from rewriter.verify.delivered import agree
 from rewriter.verify.parting import Parting
 from rewriter.verify.proof import Checked
+from rewriter.worker.activity import doing
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,9 +89,16 @@ class Whole:
     """One delivered model and the oracle that it is held against."""
 
     def __init__(
-        self, oracle: Oracle, inputs: Inputs, cut: CutModel, held: Delivered, culprit: Culprit
+        self,
+        oracle: Oracle,
+        inputs: Inputs,
+        cut: CutModel,
+        held: Delivered,
+        culprit: Culprit,
+        deaths: Sequence[tuple[Mapping[str, int], str]] = (),
     ) -> None:
         self._oracle = oracle
+        self._deaths = deaths
         self._inputs = inputs
         self._held = held
         self._culprit = culprit
@@ -203,8 +211,18 @@ class Whole:
 
         ``lenient``: a refusal of the runtime is no fault.
         """
+        known = next((why for sizes, why in self._deaths if lenient and sizes == sample.open_sizes), None)
+        if known is not None:
+            self.result.skipped.append(Skipped(sample.open_sizes, "", known))
+            return False
+        optional = tuple(sample.open_sizes.items()) if lenient else None
+        with doing(sample=sample.describe(), optional_sizes=optional):
+            return self._compared(sample, lenient)
+
+    def _compared(self, sample: Sample, lenient: bool) -> bool:
         try:
-            expected = self._oracle(sample)
+            with doing(engine="PyTorch", step=self._oracle.name):
+                expected = self._oracle(sample)
         except OracleRefused as error:
             self.result.skipped.append(Skipped(sample.open_sizes, "PyTorch", error.what))
             return False

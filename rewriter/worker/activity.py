@@ -38,7 +38,8 @@ class Activity:
     optional_sizes: tuple[tuple[str, int], ...] | None = None
 
     def __str__(self) -> str:
-        return ", ".join(text for text in (self.step, self.where, self.sample) if text) or self.stage
+        """Step and sample, or the stage; the place is told apart."""
+        return ", ".join(text for text in (self.step, self.sample) if text) or self.stage
 
 
 class Board:

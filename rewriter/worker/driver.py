@@ -30,8 +30,8 @@ _LOOK: Final = 0.05
 #: Seconds between two calls of a ``tick``.
 _TICK: Final = 0.5
 _CHUNK: Final = 1 << 20
-#: Most that is told of what a child printed.
-_TAIL: Final = 4096
+#: Most bytes that are told of what a child printed.
+_TOLD: Final = 1 << 16
 
 
 class WorkerFailed(Exception):  # noqa: N818  (an outcome that the caller turns into an error or a reason)
@@ -92,6 +92,7 @@ class Worker:
         self._incoming: deque[Message] = deque()
         self._decoder = Decoder()
         self._ended = False
+        self._told = 0
         #: What the child prints; the file has no name, so nothing is left behind.
         self._output: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         with tempfile.TemporaryFile() as shared:
@@ -156,15 +157,20 @@ class Worker:
         *,
         event: Callable[[Message], None] | None = None,
         tick: Callable[[float], None] | None = None,
+        output: Callable[[str], None] | None = None,
     ) -> Message:
         """The next answer.  Messages whose head has an ``event`` are no answers: they go to ``event``.
 
-        ``tick`` is called twice a second, with the seconds so far.  Raises WorkerFailed where no answer comes; then,
-        and where anything else is raised meanwhile (KeyboardInterrupt), the child is gone.
+        ``tick`` is called twice a second, with the seconds so far, ``output`` with what the child prints.
+
+        Raises WorkerFailed where no answer comes; then, and where anything else is raised meanwhile
+        (KeyboardInterrupt), the child is gone.
         """
         start = ticked = time.monotonic()
         try:
             while True:
+                if output is not None and (text := self.printed()):
+                    output(text)
                 while self._incoming:
                     message = self._incoming.popleft()
                     if "event" not in message.head:
@@ -178,6 +184,8 @@ class Worker:
                 self._check(limits, now)
                 self._exchange(min(_LOOK, max(0.0, limits.deadline - now)))
         except BaseException:
+            if output is not None and (text := self.printed()):
+                output(text)
             self.close()
             raise
 
@@ -200,12 +208,16 @@ class Worker:
         os.close(self._writing)
 
     def printed(self) -> str:
-        """The end of what the child printed."""
-        with contextlib.suppress(OSError, ValueError):
-            self._output.seek(0, os.SEEK_END)
-            self._output.seek(max(0, self._output.tell() - _TAIL))
-            return self._output.read(_TAIL).decode("utf-8", "replace")
-        return ""
+        """What the child printed since this was asked last; of much, the end."""
+        text, self._told = self._text(self._told)
+        return text
+
+    def _text(self, start: int) -> tuple[str, int]:
+        """What was printed from byte ``start`` on, and where that ends."""
+        fd = self._output.fileno()  # pread: the child writes where the file's own position is
+        size = os.fstat(fd).st_size
+        start = max(start, size - _TOLD)
+        return os.pread(fd, size - start, start).decode("utf-8", "replace"), size
 
     # --- one step -----------------------------------------------------------------------------------------------
 
@@ -256,7 +268,7 @@ class Worker:
             return Died("closed its pipe", self._board.read())
         if code < 0:
             return Died(f"killed by {signal_name(-code)}", self._board.read())
-        lines = [line.strip() for line in self.printed().splitlines() if line[:1] not in ("", " ", "=")]
+        lines = [line.strip() for line in self._text(0)[0].splitlines() if line[:1] not in ("", " ", "=")]
         return Died(lines[-1][:300] if lines else f"exit status {code}", self._board.read())
 
 

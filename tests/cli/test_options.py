@@ -129,6 +129,7 @@ def test_every_option_is_shown_in_one_section() -> None:
 def test_help_tells_the_defaults_that_hold() -> None:
     from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT
     from rewriter.verify import VerifyOptions
+    from rewriter.verify.sides import DEFAULT_TIMEOUT as VERIFY_TIMEOUT
 
     told = {}
     for option in command.params:
@@ -139,4 +140,5 @@ def test_help_tells_the_defaults_that_hold() -> None:
         "samples": VerifyOptions.samples,
         "seed": VerifyOptions.seed,
         "simplify_timeout": DEFAULT_TIMEOUT,
+        "verify_timeout": VERIFY_TIMEOUT,
     }

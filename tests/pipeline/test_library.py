@@ -24,7 +24,13 @@ FAST: dict[str, Any] = {"simplify": False, "verify": False}
 
 def test_every_option_of_the_command_is_an_argument() -> None:
     arguments = set(python_inspect.signature(rewriter.rewrite).parameters)
-    renamed = {"no_simplify": "simplify", "no_verify": "verify", "input_range": "input_ranges", "dim": "dims"}
+    renamed = {
+        "no_derived": "derived",
+        "no_simplify": "simplify",
+        "no_verify": "verify",
+        "input_range": "input_ranges",
+        "dim": "dims",
+    }
     of_the_command = {
         "report",
         "check",
