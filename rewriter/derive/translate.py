@@ -285,9 +285,15 @@ def refuse_faults(program: torch.export.ExportedProgram) -> None:
         fault, line = found
         raise DerivationError(
             f"torch.onnx translates aten::{fault.operator} wrongly here: {fault.what}",
-            where=line.strip().splitlines()[0].strip() if line else None,
+            where=_last_frame(line),
             remedy=f"write a pass for aten::{fault.operator}",
         )
+
+
+def _last_frame(trace: str) -> str | None:
+    """The innermost line of a recorded stack, as a place for a message."""
+    frames = re.findall(r'File "([^"]+)", line (\d+)', trace)
+    return f"{frames[-1][0].rpartition('/')[2]}:{frames[-1][1]}" if frames else None
 
 
 def untranslated(error: Exception, function: Callable[..., Any]) -> DerivationError:
