@@ -34,6 +34,7 @@ from rewriter.graph.outline import Outliner, whole
 from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
+from rewriter.graph.target import bring, moves, refusal
 from rewriter.graph.types import contradicts, refine, without_sizes
 from rewriter.types import TensorType
 
@@ -98,7 +99,7 @@ def decompose(
     result = Decomposed(interface=Interface.of(file.model))
     _take_stock(result, found, selection)
     unmatched, known = unmatched_keep(found, keep), candidates(found)
-    if not found.is_empty:
+    if not found.is_empty or moves(file.model, selection):
         result = _Run(file, found, selection, keep, portable, as_function, result).run()
     check_kept(file.model, unmatched, known)
     return result
@@ -131,11 +132,13 @@ class _Run:
         #: Specialisations of each function by what they became, in order.
         self._copies: dict[FunctionKey, dict[bytes, FunctionProto]] = {}
         self._function_names = {(domain, name) for domain, name, _ in self.functions}
+        #: Standard nodes that have no form at the target.
+        self._refused: list[tuple[Where, DecompositionError]] = []
         self.outliner = Outliner(self.functions) if as_function else None
 
     def run(self) -> Decomposed:
         scopes = [scope for root in self.survey.roots for scope in root.scope.walk()]
-        if any(item.match is not None for item in self.survey.found):
+        if any(item.match is not None and not item.standard for item in self.survey.found):
             self.result.invented_dims = forget_invented_dims(self.model, scopes)
             self.result.interface = Interface.of(self.model)
         frames = Frames(self.file, self.survey, self.selection, self.keep)
@@ -147,6 +150,7 @@ class _Run:
         self._place_functions()
         self._place_outlined()
         self._drop_imports()
+        self._bring()
         self.result.changed = True
         self.result.interface.check(self.model)
         return self.result
@@ -189,6 +193,9 @@ class _Run:
                 self.result.warnings.append(
                     f"{site.where}: its device configuration does not fit what replaces it"
                 )
+            if site.standard:
+                edits[scope] += self._lower(here, frames, frame, site, regions)
+                continue
             replacement, made = self._expand(here, site, frames.site(frame, site))
             error = frame.errors.get(site)
             if (
@@ -209,6 +216,35 @@ class _Run:
         for scope, changes in edits.items():
             apply(scope.graph, changes, as_nodes=as_nodes, symbols=frames.symbols)
         return regions
+
+    def _lower(
+        self, here: Surroundings, frames: Frames, frame: Frame, found: Found, regions: list[Region]
+    ) -> list[Edit]:
+        """What the target has instead of a standard node; nothing where it has the node, as a refusal where it
+        has neither."""
+        node = frame.resolved(found.node) if not frame.is_main else found.node
+        types = [
+            [frames.type_of(frame, found.scope, name) if name else None for name in names]
+            for names in (node.input, node.output)
+        ]
+        assert found.match is not None
+        if found.match.placeholder.stays(node, *types):
+            return []
+        try:
+            replacement, made = expand_fully(here, found, frames.site(frame, found))
+        except DecompositionError as error:
+            if frame.root.scope.ref.function not in {None, *self.survey.used}:
+                raise
+            self._refused.append((found.where, error))
+            return []
+        regions += made
+        return [Edit(found.index, replacement)]
+
+    def _bring(self) -> None:
+        """Import the target's opset; TargetError where nodes have no form there."""
+        if self._refused:
+            raise refusal(self._refused, self.selection)
+        bring(self.model, self.selection)
 
     def _expand(self, here: Surroundings, found: Found, site: Site) -> tuple[Replacement, list[Region]]:
         if self.outliner is None:

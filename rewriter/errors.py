@@ -159,6 +159,12 @@ class UnsupportedAtOpset(DecompositionError):  # noqa: N818
     code = "unsupported-at-opset"
 
 
+class TargetError(DecompositionError):
+    """Nodes have no form at the opset or with the operators that were asked for."""
+
+    code = "not-at-target"
+
+
 class UnsupportedParameter(DecompositionError):  # noqa: N818
     """The placeholder is well-formed, but no decomposition serves this combination of parameters or types."""
 

@@ -163,7 +163,10 @@ def _nested(
 def _placeholder(here: Surroundings, node: NodeProto, domains: Mapping[str, int]) -> Found | None:
     one = type(here.scope.graph)()
     one.node.add().CopyFrom(node)
-    scope = Scope(one, here.ref, here.scope.path, {**domains, **here.scope.opsets})
+    opsets = {**domains, **here.scope.opsets}
+    if here.selection.standard is not None:
+        opsets[""] = here.selection.standard.opset
+    scope = Scope(one, here.ref, here.scope.path, opsets)
     found = survey_root(scope, here.functions, here.selection, here.keep).found
     return found[0] if found else None
 

@@ -56,7 +56,8 @@ class Frame:
     def sites(self, holding: frozenset[FunctionKey]) -> list[Found | Call]:
         """What inference must ask us about."""
         calls = [call for call in self.root.calls if call.callee in holding]
-        return [*(found for found in self.root.found if found.match is not None), *calls]
+        placeholders = (f for f in self.root.found if f.match is not None and not f.standard)
+        return [*placeholders, *calls]
 
     def constants(self, file: ModelFile, scope: Scope) -> Constants:
         if scope not in self._constants:

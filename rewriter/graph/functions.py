@@ -114,11 +114,16 @@ class Frames:
             node,
             tuple(known),
             frame.constants(self.file, found.scope),
-            opset=found.scope.opset or 0,
+            opset=self.opset(found.scope),
             ir_version=self.file.model.ir_version,
             where=found.where,
             wanted=found.wanted,
         )
+
+    def opset(self, scope: Scope) -> int:
+        """The version of the default domain that what stands in ``scope`` is written in."""
+        standard = self.selection.standard
+        return (scope.opset or 0) if standard is None else standard.opset
 
     # --- inference ------------------------------------------------------------------------------------------
 
@@ -126,7 +131,7 @@ class Frames:
         found: set[tuple[str, str, int]] = set()
         for root in self.survey.roots:
             for item in root.found:
-                if item.match is not None:
+                if item.match is not None and not item.standard:
                     version = lifted_version(item.domain, item.scope.opsets.get(item.domain, 1))
                     found.add((item.domain, item.node.op_type, version))
             for call in root.calls:

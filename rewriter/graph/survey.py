@@ -73,6 +73,8 @@ class Found:
     wanted: tuple[bool, ...] = ()
     #: Unused, and no pass takes it: it goes.
     dead: bool = False
+    #: An operator of ONNX itself, which the target may lack; types decide.
+    standard: bool = False
 
     @property
     def where(self) -> Where:
@@ -205,7 +207,11 @@ def survey_root(
                 continue
             if is_standard_domain(domain) and is_standard_operator(op_type, version or 1, domain):
                 result.domains.add(domain)
-                plain.add(known)
+                lacking = None if domain else _lacking(node, version or 1, selection)
+                if lacking is None:
+                    plain.add(known)
+                else:
+                    result.found.append(Found(scope, index, node, lacking, standard=True))
                 continue
             result.domains.add(domain)
             found = _classify(scope, index, node, domain, selection, keep)
@@ -216,6 +222,11 @@ def survey_root(
     if result.found:
         _mark_used(result, used_outside)
     return result
+
+
+def _lacking(node: NodeProto, version: int, selection: Selection) -> Match | None:
+    """What takes a standard node that the target may lack; the same for all nodes of its operator."""
+    return None if selection.standard is None else selection.standard.match(node, version)
 
 
 def _classify(

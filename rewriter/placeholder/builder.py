@@ -188,6 +188,18 @@ class Builder(Operators):
                 where=self.where,
                 remedy="a parameter or a size of the input is too large; check what the exporter wrote",
             )
+        made = self.write(op_type, inputs, outputs, domain, attrs)
+        return made[0] if outputs == 1 else made
+
+    def write(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: int,
+        domain: str,
+        attrs: Mapping[str, Any],
+    ) -> tuple[Value, ...]:
+        """One operator whose arguments :meth:`op` has checked; its results."""
         node = NodeProto(op_type=op_type, domain=domain)
         node.input.extend(item.name if item is not None else "" for item in inputs)
         while node.input and not node.input[-1]:
@@ -210,7 +222,7 @@ class Builder(Operators):
         self.nodes.append(node)
         made = tuple(Value(self, name, types.get(name), *_known(node)) for name in node.output)
         self.values.update((value.name, value) for value in made)
-        return made[0] if outputs == 1 else made
+        return made
 
     def binary(self, op_type: str, left: Value | Scalar, right: Value | Scalar) -> Value:
         """An arithmetic operator of two operands, of which a Python number takes the other's dtype."""
@@ -310,7 +322,7 @@ def _known(node: NodeProto) -> tuple[Array | None, tuple[Dim, ...] | None]:
     return None, None
 
 
-def _attribute(name: str, value: Any) -> AttributeProto:
+def attribute_of(name: str, value: Any) -> AttributeProto:
     """``value`` as an attribute; one that is an attribute already (its type decided elsewhere) under ``name``."""
     if not isinstance(value, AttributeProto):
         return helper.make_attribute(name, value)

@@ -14,8 +14,12 @@ from rewriter.placeholder.signature import Signature, is_partial, read_reference
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from rewriter.placeholder.binding import Site
+    from onnx import NodeProto
+
+    from rewriter.placeholder.binding import Bound, Site
     from rewriter.placeholder.case import Case
+    from rewriter.types import TensorType
+    from rewriter.placeholder.expand import Expansion
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -208,6 +212,23 @@ class Placeholder:
         ``ignored`` are attributes of the node that are no arguments.
         """
         return self
+
+    def stays(
+        self,
+        node: NodeProto,  # noqa: ARG002
+        inputs: Sequence[TensorType | None],  # noqa: ARG002
+        outputs: Sequence[TensorType | None],  # noqa: ARG002
+    ) -> bool:
+        """Whether ``node`` need not be replaced after all, now that the types of its values are known."""
+        return False
+
+    def bound_at(self, site: Site) -> Bound | None:  # noqa: ARG002
+        """The arguments of ``site``, where they are not bound by the signature."""
+        return None
+
+    def expanded_at(self, site: Site) -> Expansion | None:  # noqa: ARG002
+        """What stands for ``site``, where that is not built by a decomposition."""
+        return None
 
     @functools.cached_property
     def signature(self) -> Signature:

@@ -51,6 +51,9 @@ class Expansion:
 
 def bind_site(placeholder: Placeholder, site: Site, match: Match | None = None) -> Bound:
     """The arguments of ``site`` for ``placeholder``; BindingError where they do not fit."""
+    own = placeholder.bound_at(site)
+    if own is not None:
+        return own
     schema = placeholder.schemas.get(match.qualified) if match is not None else None
     return bind(
         placeholder.signature,
@@ -75,6 +78,9 @@ def expand(
     ``portable`` restricts the choice to the decompositions that are right on every tested runtime, ``force`` names
     the one to use.  Raises a :class:`DecompositionError` that says what is missing.
     """
+    own = placeholder.expanded_at(site)
+    if own is not None:
+        return own
     bound = bind_site(placeholder, site, match)
     refusals: list[DecompositionError] = []
     candidates = _candidates(placeholder, site, bound, portable, force)

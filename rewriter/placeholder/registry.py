@@ -7,7 +7,7 @@ for one run.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rewriter.domains import is_runtime_domain
 from rewriter.errors import (
@@ -70,6 +70,17 @@ def operator_of(node: NodeProto) -> tuple[str, str, tuple[str, ...]]:
     return node.domain, node.op_type, ()
 
 
+class StandardOperators(Protocol):
+    """Takes nodes of the default domain that a target lacks."""
+
+    @property
+    def opset(self) -> int:
+        """Version of the default domain that is delivered."""
+
+    def match(self, node: NodeProto, version: int) -> Match | None:
+        """What takes ``node``, of opset ``version``; None where the target has it."""
+
+
 @dataclass
 class Selection:
     """The passes of one run."""
@@ -85,6 +96,8 @@ class Selection:
     last_resort: Callable[[Placeholder], Decomposition] | None = None
     #: Finds a pass for an operator, by domain and name, that none of ``passes`` takes.
     unknown: Callable[[str, str], Placeholder | None] | None = None
+    #: Takes standard operators as well, where a model is brought to a target.
+    standard: StandardOperators | None = None
     _names: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

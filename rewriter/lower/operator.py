@@ -1,0 +1,184 @@
+"""A standard operator as a placeholder: bound by its schema, decomposed by its forms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onnx import AttributeProto, NodeProto, defs, helper
+
+from rewriter.errors import UnsupportedAtOpset
+from rewriter.lower import schemas
+from rewriter.lower.writer import Writer
+from rewriter.placeholder.binding import Bound, Ref, Site
+from rewriter.placeholder.contract import Placeholder
+from rewriter.placeholder.conversion import plain
+from rewriter.placeholder.expand import Expansion
+from rewriter.placeholder.signature import Signature
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rewriter.placeholder.value import Value
+    from rewriter.types import TensorType
+
+#: Oldest opset that forms are written in.
+_WRITTEN_FROM = 11
+#: Largest constant input that a form is told, in elements.
+_SMALL = 4096
+
+
+class StandardOperator(Placeholder):
+    """An operator of ONNX's default domain, as opset ``version`` means it, for a target of opset ``opset``."""
+
+    def __init__(
+        self,
+        op_type: str,
+        version: int,
+        opset: int,
+        absent: frozenset[str] = frozenset(),
+        node: NodeProto | None = None,
+    ) -> None:
+        self.op_type = op_type
+        self.version = version
+        self.opset = opset
+        self.absent = absent
+        #: The node itself, where the placeholder is that of one node.
+        self.node = node
+        self.schema = defs.get_schema(op_type, version, "")
+        self.matches = (op_type,)  # type: ignore[misc]
+        count = 1 if node is None else len(node.output)
+        self.outputs = tuple(_output_name(self.schema, i) for i in range(count))  # type: ignore[misc]
+
+    def pass_name(self) -> str:  # type: ignore[override]
+        return self.op_type
+
+    @property
+    def summary(self) -> str:
+        return f"ONNX's {self.op_type} of opset {self.version}"
+
+    @property
+    def signature(self) -> Signature:  # type: ignore[override]
+        return Signature(())
+
+    def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002
+        return StandardOperator(self.op_type, self.version, self.opset, self.absent, site.node)
+
+    def stays(
+        self,
+        node: NodeProto,
+        inputs: Sequence[TensorType | None],
+        outputs: Sequence[TensorType | None],
+    ) -> bool:
+        """Whether ``node`` may stay as it is, bytes and all."""
+        if self.op_type in self.absent:
+            return False
+        attributes = {item.name: item for item in node.attribute}
+        use = schemas.Use(
+            self.op_type,
+            attributes,
+            tuple(bool(name) for name in node.input),
+            len(node.output),
+            tuple(inputs),
+            tuple(outputs),
+        )
+        found = schemas.same_form(use, self.version, self.opset)
+        return not isinstance(found, str) and found.keys() == attributes.keys()
+
+    def bound_at(self, site: Site) -> Bound:
+        arguments: dict[str, Any] = {}
+        refs = [
+            Ref(name, site.type_of(i), site.constants.get(name) if _is_small(site.type_of(i)) else None)
+            if name
+            else None
+            for i, name in enumerate(site.node.input)
+        ]
+        for position, formal in enumerate(self.schema.inputs):
+            if formal.option == defs.OpSchema.FormalParameterOption.Variadic:
+                arguments[formal.name] = tuple(refs[position:])
+            elif position < len(refs):
+                arguments[formal.name] = refs[position]
+        for attribute in site.node.attribute:
+            if attribute.type not in (AttributeProto.GRAPH, AttributeProto.GRAPHS):
+                name = attribute.name if attribute.name not in arguments else f"{attribute.name}_"
+                arguments[name] = plain(helper.get_attribute_value(attribute))
+        return Bound(arguments)
+
+    def expanded_at(self, site: Site) -> Expansion:
+        """What stands for ``site`` at the target; UnsupportedAtOpset where nothing does."""
+        node = site.node
+        attributes = {item.name: item for item in node.attribute}
+        if any(item.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for item in node.attribute):
+            raise UnsupportedAtOpset(
+                f"{self.op_type} of this form does not exist at opset {self.opset}", where=site.where
+            )
+        g = Writer(self.opset, ir_version=site.ir_version, where=site.where)
+        g.absent = self.absent
+        inputs: list[Value | None] = []
+        for position, name in enumerate(node.input):
+            known = site.type_of(position)
+            constant = site.constants.get(name) if name and _is_small(known) else None
+            inputs.append(g.input(name, known, constant) if name else None)
+        made = g.emit(self.op_type, inputs, len(node.output), attributes, self.version, site.wanted)
+        if self.opset < _WRITTEN_FROM and not _is_plain(g, self.op_type):
+            raise UnsupportedAtOpset(
+                f"{self.op_type} has another form at opset {self.opset}, and forms are written from "
+                f"{_WRITTEN_FROM} on",
+                where=site.where,
+            )
+        wanted = site.wanted or tuple(bool(name) for name in node.output)
+        for position, value in enumerate(made):
+            if value is None and position < len(wanted) and wanted[position]:
+                raise UnsupportedAtOpset(
+                    f"no form of {self.op_type} at opset {self.opset} gives its output {position}",
+                    where=site.where,
+                )
+        types = {v.name: v.type for v in g.values.values() if v.type is not None and v.name.startswith("%")}
+        results = list(made[: len(node.output)])
+        return Expansion(
+            g.nodes,
+            _used(g, results),
+            ["" if value is None else value.name for value in results],
+            [None if value is None else g.values[value.name].type for value in results],
+            types,
+            f"opset {self.opset}",
+            f"opset {self.opset} has no such node",
+            self.bound_at(site),
+            {},
+            tuple(g.conditions),
+        )
+
+
+def _used(g: Writer, results: Sequence[Value | None]) -> list[Any]:
+    """The constants that something reads: arithmetic that was done at once leaves others."""
+    read = {value.name for value in results if value is not None}
+    waiting = list(g.nodes)
+    while waiting:
+        node = waiting.pop()
+        read.update(node.input)
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.GRAPH:
+                waiting.extend(attribute.g.node)
+                read.update(item.name for item in attribute.g.output)
+    return [tensor for tensor in g.initializers if tensor.name in read]
+
+
+def _is_plain(g: Writer, op_type: str) -> bool:
+    return len(g.nodes) == 1 and g.nodes[0].op_type == op_type
+
+
+def _is_small(known: TensorType | None) -> bool:
+    """Whether a value may be loaded, were it a constant."""
+    if known is None or not known.is_static:
+        return False
+    size = 1
+    for dim in known.shape or ():
+        size *= int(dim or 0)
+    return size <= _SMALL
+
+
+def _output_name(schema: defs.OpSchema, index: int) -> str:
+    if not schema.outputs:
+        return f"output{index}"
+    formal = schema.outputs[min(index, len(schema.outputs) - 1)]
+    variadic = formal.option == defs.OpSchema.FormalParameterOption.Variadic
+    return f"{formal.name}{index}" if variadic else formal.name

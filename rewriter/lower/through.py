@@ -1,0 +1,66 @@
+"""Operators of which only a type is missing: computed in one that holds every value, and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onnx import TensorProto as T
+
+from rewriter.lower import schemas
+
+if TYPE_CHECKING:
+    from rewriter.lower.writer import Call, Writer
+    from rewriter.placeholder.value import Value
+
+#: Types that hold every value of another, the nearest first.
+WIDER = {
+    T.BFLOAT16: (T.FLOAT, T.DOUBLE),
+    T.FLOAT16: (T.FLOAT, T.DOUBLE),
+    T.FLOAT: (T.DOUBLE,),
+    T.INT8: (T.INT32, T.FLOAT, T.INT64),
+    T.INT16: (T.INT32, T.FLOAT, T.INT64),
+    T.UINT8: (T.INT32, T.FLOAT, T.INT64),
+    T.UINT16: (T.INT32, T.FLOAT, T.INT64),
+    T.BOOL: (T.UINT8, T.INT32, T.FLOAT),
+    T.INT32: (T.INT64, T.DOUBLE),
+    T.UINT32: (T.INT64, T.DOUBLE),
+    T.INT64: (T.DOUBLE,),
+    T.UINT64: (T.INT64,),
+}
+
+#: Operators that are about types, or carry other nodes.
+_NOT = frozenset({"Cast", "CastLike", "Identity", "Constant", "ConstantOfShape", "Loop", "If", "Scan", "BitCast"})
+
+
+def through(g: Writer, call: Call) -> tuple[Value, ...] | None:
+    """Cast in, run the operator, cast back; None where no type serves."""
+    there = schemas.schema(call.op_type, g.opset)
+    if not call.reason.startswith("type ") or there is None or call.op_type in _NOT:
+        return None
+    allowed = schemas.allowed_types(call.op_type, there.since_version)
+    chosen: dict[str, int] = {}
+
+    def wanted(formals: object, position: int, dtype: int | None) -> int | None:
+        """The type that this input or result needs instead of ``dtype``; None where it may stay."""
+        name = formals[min(position, len(formals) - 1)].type_str  # type: ignore[arg-type,index]
+        if dtype is None or dtype in allowed[name]:
+            return None
+        found = next((w for w in WIDER.get(dtype, ()) if w in allowed[name]), 0)
+        return chosen.setdefault(name, found)
+
+    needs = [
+        wanted(there.inputs, i, None if item is None or item.type is None else item.type.dtype)
+        for i, item in enumerate(call.inputs)
+    ]
+    results = [wanted(there.outputs, i, known and known.dtype) for i, known in enumerate(call.types)]
+    if not chosen or 0 in chosen.values():
+        return None
+    inputs = [
+        item if item is None or need is None else g.cast(item, need)
+        for item, need in zip(call.inputs, needs, strict=True)
+    ]
+    made = g.emit(call.op_type, inputs, call.outputs, call.attributes, call.version)
+    return tuple(
+        value if need is None or known is None else g.cast(value, known.dtype)
+        for value, need, known in zip(made, results, call.types, strict=True)
+    )

@@ -1,0 +1,325 @@
+"""A builder that writes any standard operator, of any opset, in the forms that a target has.
+
+A node is tried in this order:
+
+1. Its form is the same at the target: written as it is, later attributes at their defaults dropped.
+2. A form of :mod:`rewriter.lower.forms` serves: it writes other operators, which are tried in turn.
+3. Only a type is missing: computed through one that holds every value.
+4. ONNX defines the operator by a body: its nodes are tried in turn.
+
+What is left raises :class:`~rewriter.errors.UnsupportedAtOpset`.  Every value's type is inferred once, when its node is
+written, so the work is linear in the nodes that are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from onnx import AttributeProto, NodeProto, defs, helper, numpy_helper
+
+from rewriter.errors import DecompositionError, NeedsRank, UnsupportedAtOpset
+from rewriter.graph.arithmetic import evaluate
+from rewriter.lower import schemas
+from rewriter.lower.bodies import replay, write_body
+from rewriter.lower.forms import forms_of
+from rewriter.lower.through import through
+from rewriter.placeholder.builder import Builder, attribute_of
+from rewriter.placeholder.node_types import result_types
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rewriter.placeholder.value import Value
+    from rewriter.types import TensorType
+
+#: Deepest chain of operators that are written by one another.
+_MAX_CHAIN = 24
+#: Largest constant that is computed with, in elements.
+_SMALL = 4096
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator that is to be written: what a form is told."""
+
+    op_type: str
+    #: The opset in which it is meant.
+    version: int
+    inputs: tuple[Value | None, ...]
+    outputs: int
+    #: As given, by name.
+    attributes: Mapping[str, AttributeProto]
+    #: Types of the results, as far as inference tells.
+    types: tuple[TensorType | None, ...]
+    #: Why the target does not take it as it is.
+    reason: str
+    #: Which results are read; all where empty.
+    wanted: tuple[bool, ...] = ()
+
+    def input(self, index: int) -> Value | None:
+        """The input at ``index``; None where it is left out."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    @property
+    def x(self) -> Value:
+        """The first input, which every operator that a form takes has."""
+        found = self.inputs[0]
+        assert found is not None
+        return found
+
+    def has(self, name: str) -> bool:
+        """Whether the attribute is written on the node."""
+        return name in self.attributes
+
+    def get(self, name: str, otherwise: Any = None) -> Any:
+        """The attribute's value, or its default at the operator's version, or ``otherwise``; text as ``str``."""
+        if name in self.attributes:
+            value = helper.get_attribute_value(self.attributes[name])
+        else:
+            since = defs.get_schema(self.op_type, self.version, "").since_version
+            value = schemas.default(self.op_type, since, name)
+        if value is None:
+            return otherwise
+        return value.decode() if isinstance(value, bytes) else value
+
+    def given(self, *without: str) -> dict[str, Any]:
+        """The attributes that are written, but those named."""
+        return {name: value for name, value in self.attributes.items() if name not in without}
+
+    def uses(self, index: int) -> bool:
+        """Whether the result at ``index`` is read."""
+        return index < self.outputs and (not self.wanted or (index < len(self.wanted) and self.wanted[index]))
+
+
+class Writer(Builder):
+    """Builds what stands for one standard operator at the target's opset."""
+
+    #: Operators that may not be written, whatever the opset has.
+    absent: frozenset[str] = frozenset()
+    _chain: tuple[tuple[Any, ...], ...] = ()
+
+    def write(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: int,
+        domain: str,
+        attrs: Mapping[str, Any],
+    ) -> tuple[Value, ...]:
+        if domain:
+            return super().write(op_type, inputs, outputs, domain, attrs)
+        protos = {name: attribute_of(name, value) for name, value in attrs.items()}
+        return self.emit(op_type, inputs, outputs, protos, self._meant_at(op_type, protos, len(inputs)))
+
+    def newer(
+        self, version: int, op_type: str, *inputs: Value | None, outputs: int = 1, **attributes: Any
+    ) -> Any:
+        """An operator as opset ``version`` writes it, in the form that the target has."""
+        protos = {name: attribute_of(name, value) for name, value in attributes.items() if value is not None}
+        made = self.emit(op_type, inputs, outputs, protos, version)
+        return made[0] if outputs == 1 else made
+
+    def _meant_at(self, op_type: str, attributes: Mapping[str, AttributeProto], count: int) -> int:
+        """The opset in which a form writes: the target's, or the newest where that lacks what is written."""
+        here = schemas.schema(op_type, self.opset)
+        fits = here is not None and count <= here.max_input and all(a in here.attributes for a in attributes)
+        return self.opset if fits else int(defs.onnx_opset_version())
+
+    def emit(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: int,
+        attributes: Mapping[str, AttributeProto],
+        version: int,
+        wanted: tuple[bool, ...] = (),
+    ) -> tuple[Value, ...]:
+        """One operator, meant as opset ``version`` does; its results.  UnsupportedAtOpset where it has no form."""
+        given = list(inputs)
+        while given and given[-1] is None:
+            given.pop()
+        if op_type == "Constant":
+            constant = constant_of(attributes)
+            if constant is not None:
+                return (self.const(constant),)
+        node = self._node(op_type, given, outputs, attributes)
+        types = self._inferred(node, given, version)
+        folded = self._folded(node, given, types)
+        if folded is not None:
+            return (folded,)
+        use = schemas.Use(
+            op_type,
+            attributes,
+            tuple(item is not None for item in given),
+            outputs,
+            tuple(None if item is None else item.type for item in given),
+            types,
+        )
+        same = f"{op_type} is to be expanded" if op_type in self.absent else schemas.same_form(use, version, self.opset)
+        if not isinstance(same, str):
+            return self._record(node, types, same)
+        return self._otherwise(Call(op_type, version, tuple(given), outputs, attributes, types, same, wanted))
+
+    def _otherwise(self, call: Call) -> tuple[Value, ...]:
+        """The operator in another form: see the numbered rules of the module."""
+        link = (
+            call.op_type,
+            call.version,
+            tuple(sorted((k, v.SerializeToString(deterministic=True)) for k, v in call.attributes.items())),
+            tuple(None if item is None else item.name for item in call.inputs),
+        )
+        if link in self._chain or len(self._chain) >= _MAX_CHAIN:
+            raise UnsupportedAtOpset(f"{call.reason}, and its forms lead back to it", where=self.where)
+        outer, self._chain = self._chain, (*self._chain, link)
+        first: DecompositionError | None = None
+        try:
+            for way in (*forms_of(call.op_type), through, write_body):
+                mark = self.mark()
+                try:
+                    made = way(self, call)
+                except (NeedsRank, UnsupportedAtOpset) as error:
+                    first = first or error
+                    self.rewind(mark)
+                    continue
+                if made is not None:
+                    results = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+                    return self._typed(results, call.types)
+                self.rewind(mark)
+        finally:
+            self._chain = outer
+        raise first or UnsupportedAtOpset(
+            f"{call.reason}, and there is no other form of it", where=self.where
+        )
+
+    def replay(
+        self, nodes: Sequence[NodeProto], names: dict[str, Value | None], version: int
+    ) -> None:
+        """Write ``nodes``, meant at ``version``; ``names`` maps their names to values and grows by their results."""
+        replay(self, nodes, names, version)
+
+    def body(self) -> Writer:
+        inner = Writer(self.opset, ir_version=self._ir_version, where=self.where)
+        inner._counter = self._counter + 1_000_000 * (
+            1 + sum(1 for n in self.nodes if n.op_type in ("If", "Loop", "Scan"))
+        )
+        inner.values = dict(self.values)
+        inner.absent, inner._chain = self.absent, self._chain
+        return inner
+
+    # --- inside ---------------------------------------------------------------------------------------------
+
+    def _node(
+        self,
+        op_type: str,
+        inputs: Sequence[Value | None],
+        outputs: int,
+        attributes: Mapping[str, AttributeProto],
+    ) -> NodeProto:
+        node = NodeProto(op_type=op_type)
+        node.input.extend("" if item is None else item.name for item in inputs)
+        node.output.extend(self._fresh() for _ in range(outputs))
+        node.attribute.extend(attributes.values())
+        return node
+
+    def _inferred(
+        self, node: NodeProto, inputs: Sequence[Value | None], version: int
+    ) -> tuple[TensorType | None, ...]:
+        found = schemas.schema(node.op_type, version)
+        if found is None:
+            return (None,) * len(node.output)
+        try:
+            types = result_types(
+                found, node, inputs, [helper.make_opsetid("", version)], max(self._ir_version, 10)
+            )
+        except Exception:  # noqa: BLE001  (inference raises on models that are right; types then stay unknown)
+            return (None,) * len(node.output)
+        return tuple(types.get(name) for name in node.output)
+
+    def _folded(
+        self, node: NodeProto, inputs: Sequence[Value | None], types: Sequence[TensorType | None]
+    ) -> Value | None:
+        """A constant for what can be computed now: sizes, and small arithmetic on them."""
+        if len(node.output) != 1:
+            return None
+        if node.op_type == "Shape" and inputs and inputs[0] is not None and inputs[0].is_static:
+            at = {a.name: a.i for a in node.attribute}
+            sizes = [int(d) for d in inputs[0].shape if d is not None]
+            return self.ints(sizes[at.get("start", 0) : at.get("end", len(sizes))])
+        known = types[0]
+        if known is None or not inputs or any(item is not None and item.constant is None for item in inputs):
+            return None
+        arrays = [None if item is None else item.constant for item in inputs]
+        if any(a is not None and (a.size > _SMALL or a.dtype.kind not in "iub") for a in arrays):
+            return None
+        result = evaluate(node, arrays)
+        if result is None or result.dtype == object:
+            return None
+        wanted = helper.tensor_dtype_to_np_dtype(known.dtype)
+        if result.dtype != wanted or not _fits(result.shape, known):
+            return None
+        return self.const(np.ascontiguousarray(result).reshape(result.shape))
+
+    def _record(
+        self, node: NodeProto, types: Sequence[TensorType | None], attributes: Mapping[str, AttributeProto]
+    ) -> tuple[Value, ...]:
+        """The node as it is, with these attributes."""
+        from rewriter.placeholder.value import Value
+
+        del node.attribute[:]
+        node.attribute.extend(attributes[name] for name in attributes)
+        self.nodes.append(node)
+        made = tuple(Value(self, name, known) for name, known in zip(node.output, types, strict=True))
+        self.values.update((value.name, value) for value in made)
+        return made
+
+    def _typed(
+        self, results: tuple[Value | None, ...], types: Sequence[TensorType | None]
+    ) -> tuple[Value, ...]:
+        """Results with the operator's own types where their forms told less."""
+        found: list[Any] = []
+        for position, value in enumerate(results):
+            known = types[position] if position < len(types) else None
+            if value is not None and known is not None and not value.is_static and value.name.startswith("%"):
+                told = value.type
+                if told is None or (
+                    told.dtype == known.dtype
+                    and known.shape is not None
+                    and (told.shape is None or sum(_is_open(told)) > sum(_is_open(known)))
+                ):
+                    value = self.declared(value, known)
+            found.append(value)
+        return tuple(found)
+
+
+def _is_open(known: TensorType) -> list[bool]:
+    return [not isinstance(dim, int) for dim in known.shape or ()]
+
+
+def _fits(shape: tuple[int, ...], known: TensorType) -> bool:
+    return known.shape is None or (
+        len(shape) == len(known.shape)
+        and all(not isinstance(b, int) or a == b for a, b in zip(shape, known.shape, strict=True))
+    )
+
+
+def constant_of(attributes: Mapping[str, AttributeProto]) -> Any:
+    """The value of a Constant as an array or a TensorProto; None where it is sparse."""
+    (name, attribute), *_ = attributes.items() or [("", None)]
+    if attribute is None:
+        return None
+    if name == "value":
+        return attribute.t
+    value = helper.get_attribute_value(attribute)
+    kinds: dict[str, Any] = {
+        "value_int": np.int64,
+        "value_ints": np.int64,
+        "value_float": np.float32,
+        "value_floats": np.float32,
+    }
+    if name in kinds:
+        return np.asarray(value, kinds[name])
+    if name in ("value_string", "value_strings"):
+        return numpy_helper.from_array(np.asarray(value, dtype=object))
+    return None
