@@ -26,6 +26,7 @@ class Elu(Placeholder):
     """scale·x where x > 0, else scale·α·(exp(input_scale·x) − 1); the meaning of `aten::elu`."""
 
     matches = ("Elu", "aten::elu", "aten::elu_")
+    standard = {"Elu": lambda op: {"x": op.x, "alpha": op.get("alpha")}}  # noqa: RUF012
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
@@ -55,6 +56,7 @@ class Celu(Placeholder):
     """max(x, 0) + min(0, α·(exp(x/α) − 1)); the meaning of `torch.nn.functional.celu` (arXiv:1704.07483)."""
 
     matches = ("Celu", "aten::celu", "aten::celu_")
+    standard = {"Celu": lambda op: {"x": op.x, "alpha": op.get("alpha")}}  # noqa: RUF012
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0) -> Any:

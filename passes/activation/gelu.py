@@ -18,6 +18,9 @@ class Gelu(Placeholder):
     """x · Φ(x), elementwise; exact by erf or approximated by tanh, the meaning of `torch.nn.functional.gelu`."""
 
     matches = ("Gelu", "aten::gelu", "aten::gelu_")
+    standard = {  # noqa: RUF012
+        "Gelu": lambda op: {"x": op.x, "approximate": op.get("approximate")}
+    }
     # onnxruntime has no float64 kernel of Erf, but of Tanh.
     dtypes = ("float16", "float32", "float64")
     tolerances = ELEMENTWISE

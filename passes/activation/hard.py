@@ -40,6 +40,7 @@ class HardSwish(Placeholder):
     """x · hardsigmoid(x), elementwise; the meaning of `torch.nn.functional.hardswish`."""
 
     matches = ("HardSwish", "HSwish", "aten::hardswish", "aten::hardswish_")
+    standard = {"HardSwish": lambda op: {"x": op.x}}  # noqa: RUF012
     name = "hardswish"
 
     def reference(self, x: Any) -> Any:

@@ -18,6 +18,7 @@ class Mish(Placeholder):
     """x · tanh(softplus(x)), elementwise; the meaning of `torch.nn.functional.mish`."""
 
     matches = ("Mish", "aten::mish", "aten::mish_", "mmcv::Mish", "mmdeploy::Mish")
+    standard = {"Mish": lambda op: {"x": op.x}}  # noqa: RUF012
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:

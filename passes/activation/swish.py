@@ -16,6 +16,7 @@ class Swish(Placeholder):
     """x · sigmoid(β·x), elementwise; β = 1 is `torch.nn.functional.silu`."""
 
     matches = ("Swish", "SiLU", "MySwish", "CustomSwish", "aten::silu", "aten::silu_")
+    standard = {"Swish": lambda op: {"x": op.x, "beta": op.get("alpha")}}  # noqa: RUF012
 
     tolerances = ELEMENTWISE
 

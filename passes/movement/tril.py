@@ -35,6 +35,9 @@ class Tril(Placeholder):
     """`x` on and below the `diagonal` of its last two axes, 0 above it; the meaning of `torch.tril`."""
 
     matches = ("Tril", "aten::tril")
+    standard = {  # noqa: RUF012
+        "Trilu": lambda op: None if op.get("upper") else {"x": op.x, "diagonal": op.number(1, 0)}
+    }
     aliases = {"k": "diagonal"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -63,6 +66,9 @@ class Triu(Placeholder):
     """`x` on and above the `diagonal` of its last two axes, 0 below it; the meaning of `torch.triu`."""
 
     matches = ("Triu", "aten::triu")
+    standard = {  # noqa: RUF012
+        "Trilu": lambda op: {"x": op.x, "diagonal": op.number(1, 0)} if op.get("upper") else None
+    }
     aliases = {"k": "diagonal"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rewriter.errors import UnsupportedParameter
 
 if TYPE_CHECKING:
-    from rewriter.placeholder import Builder, Ints, Value
+    from rewriter.placeholder import Builder, Call, Ints, Value
     from rewriter.types import Dim
+
+
+def of_onnx(op: Call) -> dict[str, Any] | None:
+    """Arguments for ONNX's LayerNormalization and RMSNormalization, where they are those of PyTorch's.
+
+    ONNX names the first axis instead of the sizes, broadcasts the weights, and has statistics of a type of their own.
+    """
+    x, weight, bias = op.x, op.input(1), op.input(2)
+    sizes = x.shape[op.get("axis") % x.rank :]
+    if not all(isinstance(d, int) for d in sizes) or any(
+        w is not None and (not w.is_static or tuple(w.shape) != tuple(sizes)) for w in (weight, bias)
+    ):
+        return None
+    if op.outputs > 1 and x.dtype != op.get("stash_type", 1):
+        return None
+    found = {"x": x, "normalized_shape": tuple(sizes), "weight": weight, "eps": op.get("epsilon")}
+    return found if op.op_type.startswith("RMS") else found | {"bias": bias}
 
 
 def check_normalized(g: Builder, x: Value, normalized_shape: Ints) -> None:

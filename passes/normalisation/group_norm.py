@@ -26,6 +26,20 @@ class GroupNorm(Placeholder):
     """
 
     matches = ("GroupNorm", "aten::group_norm", "aten::native_group_norm")
+    standard = {  # noqa: RUF012
+        # Before opset 21 scale and bias were those of groups.
+        "GroupNormalization": lambda op: (
+            None
+            if op.version < 21
+            else {
+                "x": op.x,
+                "num_groups": op.get("num_groups"),
+                "weight": op.input(1),
+                "bias": op.input(2),
+                "eps": op.get("epsilon"),
+            }
+        )
+    }
     aliases = {"epsilon": "eps", "group": "num_groups"}  # noqa: RUF012
     schemas = {  # noqa: RUF012
         "aten::native_group_norm": ("x", "weight", "bias", "-", "-", "-", "num_groups", "eps")

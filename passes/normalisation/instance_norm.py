@@ -31,6 +31,14 @@ class InstanceNorm(Placeholder):
     """
 
     matches = ("InstanceNorm", "aten::instance_norm")
+    standard = {  # noqa: RUF012
+        "InstanceNormalization": lambda op: {
+            "x": op.x,
+            "weight": op.input(1),
+            "bias": op.input(2),
+            "eps": op.get("epsilon"),
+        }
+    }
     aliases = {"epsilon": "eps"}  # noqa: RUF012
     dtypes = ("float16", "float32", "float64", "bfloat16")
 

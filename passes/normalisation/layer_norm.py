@@ -8,7 +8,7 @@ import numpy as np
 from onnx import TensorProto
 
 from passes.normalisation._precision import statistics_dtype, wide
-from passes.normalisation._shapes import check_normalized, statistics_shape
+from passes.normalisation._shapes import check_normalized, of_onnx, statistics_shape
 from rewriter.placeholder import Case, Placeholder, TensorSpec, decomposition, f32
 from rewriter.types import TensorType
 
@@ -26,6 +26,7 @@ class LayerNorm(Placeholder):
     """
 
     matches = ("LayerNorm", "aten::layer_norm", "aten::native_layer_norm")
+    standard = {"LayerNormalization": of_onnx}  # noqa: RUF012
     aliases = {"epsilon": "eps"}  # noqa: RUF012
     outputs = ("output", "mean", "rstd")
     dtypes = ("float16", "float32", "float64", "bfloat16")

@@ -20,6 +20,13 @@ class AffineGrid(Placeholder):
     """`theta` (N, 2, 3) or (N, 3, 4) applied to the places of an output of `size`: (N, H, W, 2) or (N, D, H, W, 3)."""
 
     matches = ("AffineGrid", "aten::affine_grid_generator", "aten::affine_grid")
+    standard = {  # noqa: RUF012
+        "AffineGrid": lambda op: {
+            "theta": op.x,
+            "size": op.known(1),
+            "align_corners": bool(op.get("align_corners")),
+        }
+    }
 
     def reference(self, theta: Any, size: Any, align_corners: bool = False) -> Any:
         import torch

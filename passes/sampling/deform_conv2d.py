@@ -20,7 +20,7 @@ from rewriter.placeholder import Case, Placeholder, decomposition, f32
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rewriter.placeholder import Builder, Ints, Value
+    from rewriter.placeholder import Builder, Call, Ints, Value
 
 _MMCV = ("x", "offset", "weight")
 _MMCV_MODULATED = ("x", "offset", "mask", "weight", "b")
@@ -41,6 +41,7 @@ class DeformConv2d(Placeholder):
         "mmdeploy::MMCVDeformConv2d",
         "mmdeploy::MMCVModulatedDeformConv2d",
     )
+    standard = {"DeformConv": lambda op: _of_onnx(op)}  # noqa: RUF012
     aliases = {  # noqa: RUF012
         "strides": "stride",
         "pads": "padding",
@@ -258,6 +259,30 @@ class DeformConv2d(Placeholder):
         yield Case(
             f32(1, 1, 3, 4, value=image), f32(1, 1, 1, 1), f32(1, 2, 2, 2, value=inner), stride=[2], **once
         )
+
+
+def _of_onnx(op: Call) -> dict[str, Any] | None:
+    """Arguments for ONNX's DeformConv on images; padding that differs between the sides is put around the image."""
+    x, weight, offset = op.x, op.input(1), op.input(2)
+    if x.rank != 4 or weight is None or offset is None:
+        return None
+    pads = op.get("pads", [0, 0, 0, 0])
+    around = (pads[0], pads[1])
+    if pads[:2] != pads[2:]:
+        x, around = x.builder.pad(x, [0, 0, *pads[:2]], [0, 0, *pads[2:]], value=0.0), (0, 0)
+    return {
+        "x": x,
+        "weight": weight,
+        "offset": offset,
+        "b": op.input(3),
+        "mask": op.input(4),
+        "stride": tuple(op.get("strides", [1, 1])),
+        "padding": around,
+        "dilation": tuple(op.get("dilations", [1, 1])),
+        "n_weight_grps": op.get("group"),
+        "n_offset_grps": op.get("offset_group"),
+        "use_mask": op.input(4) is not None,
+    }
 
 
 class _Plan:

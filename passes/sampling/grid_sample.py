@@ -50,6 +50,15 @@ class GridSample(Placeholder):
         "mmcv::grid_sampler",
         "mmdeploy::grid_sampler",
     )
+    standard = {  # noqa: RUF012
+        "GridSample": lambda op: {
+            "x": op.x,
+            "grid": op.input(1),
+            "mode": op.get("mode"),
+            "padding_mode": op.get("padding_mode"),
+            "align_corners": bool(op.get("align_corners")),
+        }
+    }
     aliases = {  # noqa: RUF012
         "interpolation_mode": "mode",
     }

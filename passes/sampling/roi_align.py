@@ -19,7 +19,7 @@ from rewriter.placeholder import Case, Placeholder, decomposition, f32
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from rewriter.placeholder import Builder, Value
+    from rewriter.placeholder import Builder, Call, Value
 
 #: mmcv's maximum starts here.
 _LOWEST = -10_000.0
@@ -36,6 +36,7 @@ class RoiAlign(Placeholder):
         "mmcv::roi_align",
         "mmcv::roi_align_forward",
     )
+    standard = {"RoiAlign": lambda op: _of_onnx(op)}  # noqa: RUF012
     domains = tuple(d for d in Placeholder.domains if d)
     aliases = {  # noqa: RUF012
         "output_height": "pooled_height",
@@ -282,6 +283,27 @@ class PsRoiAlign(Placeholder):
         )
         yield Case(x, f32(2, 5, draw=_drawn), 0.5, 3, 2, 1, **known, **once)
         yield Case(x, f32(0, 5), 1.0, 2, 2, 2, **known, **none)
+
+
+def _of_onnx(op: Call) -> dict[str, Any] | None:
+    """Arguments for ONNX's RoiAlign, whose batches are an input of their own.
+
+    Its maximum is over products with weights, which no other library has.
+    """
+    boxes, batches = op.input(1), op.input(2)
+    if boxes is None or batches is None or op.get("mode") != "avg":
+        return None
+    g = op.x.builder
+    table = g.concat([g.unsqueeze(g.cast(batches, boxes), [1]), boxes], 1)
+    return {
+        "x": op.x,
+        "rois": table,
+        "spatial_scale": op.get("spatial_scale"),
+        "pooled_height": op.get("output_height"),
+        "pooled_width": op.get("output_width"),
+        "sampling_ratio": op.get("sampling_ratio"),
+        "aligned": op.get("coordinate_transformation_mode", "output_half_pixel") == "half_pixel",
+    }
 
 
 def channel_mapping(g: Builder, rois: Value, source: rois_.Table, pooled: tuple[int, int]) -> Value:

@@ -14,7 +14,8 @@ from rewriter.types import TensorType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from onnx import AttributeProto, NodeProto, defs, helper
@@ -16,7 +17,7 @@ from rewriter.placeholder.expand import Expansion
 from rewriter.placeholder.signature import Signature
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from rewriter.placeholder.value import Value
     from rewriter.types import TensorType
@@ -37,11 +38,13 @@ class StandardOperator(Placeholder):
         opset: int,
         absent: frozenset[str] = frozenset(),
         node: NodeProto | None = None,
+        passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({}),
     ) -> None:
         self.op_type = op_type
         self.version = version
         self.opset = opset
         self.absent = absent
+        self.passes = passes
         #: The node itself, where the placeholder is that of one node.
         self.node = node
         self.schema = defs.get_schema(op_type, version, "")
@@ -61,7 +64,7 @@ class StandardOperator(Placeholder):
         return Signature(())
 
     def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002
-        return StandardOperator(self.op_type, self.version, self.opset, self.absent, site.node)
+        return StandardOperator(self.op_type, self.version, self.opset, self.absent, site.node, self.passes)
 
     def stays(
         self,
@@ -112,7 +115,7 @@ class StandardOperator(Placeholder):
                 f"{self.op_type} of this form does not exist at opset {self.opset}", where=site.where
             )
         g = Writer(self.opset, ir_version=site.ir_version, where=site.where)
-        g.absent = self.absent
+        g.absent, g.passes = self.absent, self.passes
         inputs: list[Value | None] = []
         for position, name in enumerate(node.input):
             known = site.type_of(position)

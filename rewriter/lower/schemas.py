@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from onnx import AttributeProto, TensorProto, defs, helper
 
+from rewriter.placeholder.standard import default
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -92,15 +94,6 @@ def changed(op_type: str, version: int, target: int) -> bool:
     """Whether the operator has another version at ``target``, or none."""
     here, there = schema(op_type, version), schema(op_type, target)
     return here is None or there is None or here.since_version != there.since_version
-
-
-@functools.cache
-def default(op_type: str, since: int, name: str) -> Any:
-    """The default of an attribute; None where it has none."""
-    found = defs.get_schema(op_type, since, "").attributes.get(name)
-    if found is None or not found.default_value.type:
-        return None
-    return helper.get_attribute_value(found.default_value)
 
 
 def same_form(use: Use, version: int, target: int) -> Attributes | str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from onnx import NodeProto
 
     from rewriter.lower.target import Target
+    from rewriter.placeholder.contract import Placeholder
     from rewriter.placeholder.registry import Selection
 
 
@@ -23,6 +24,8 @@ class Standard:
     target: Target
     #: The opset of the delivered model.
     opset: int
+    #: Passes that take standard operators, by operator.
+    passes: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
     _known: dict[tuple[str, int], Match | None] = field(default_factory=dict, repr=False)
 
     def match(self, node: NodeProto, version: int) -> Match | None:
@@ -38,9 +41,13 @@ class Standard:
         absent = self.target.expand
         if op_type not in absent and not schemas.changed(op_type, version, self.opset):
             return None
-        return Match(StandardOperator(op_type, version, self.opset, absent), op_type)
+        return Match(StandardOperator(op_type, version, self.opset, absent, None, self.passes), op_type)
 
 
 def at_target(selection: Selection, target: Target, opset: int) -> Selection:
     """``selection`` for a model of opset ``opset`` that goes to ``target``."""
-    return replace(selection, standard=Standard(target, target.opset or opset))
+    passes: dict[str, list[Placeholder]] = {}
+    for placeholder in selection.passes:
+        for op_type in placeholder.standard:
+            passes.setdefault(op_type, []).append(placeholder)
+    return replace(selection, standard=Standard(target, target.opset or opset, passes))

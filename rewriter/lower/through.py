@@ -9,7 +9,8 @@ from onnx import TensorProto as T
 from rewriter.lower import schemas
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 #: Types that hold every value of another, the nearest first.

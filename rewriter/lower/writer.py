@@ -5,7 +5,8 @@ A node is tried in this order:
 1. Its form is the same at the target: written as it is, later attributes at their defaults dropped.
 2. A form of :mod:`rewriter.lower.forms` serves: it writes other operators, which are tried in turn.
 3. Only a type is missing: computed through one that holds every value.
-4. ONNX defines the operator by a body: its nodes are tried in turn.
+4. A pass takes the operator (``standard`` of :class:`~rewriter.placeholder.Placeholder`): its decompositions are tried.
+5. ONNX defines the operator by a body: its nodes are tried in turn.
 
 What is left raises :class:`~rewriter.errors.UnsupportedAtOpset`.  Every value's type is inferred once, when its node is
 written, so the work is linear in the nodes that are made.
@@ -13,7 +14,7 @@ written, so the work is linear in the nodes that are made.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,14 +25,17 @@ from rewriter.graph.arithmetic import evaluate
 from rewriter.lower import schemas
 from rewriter.lower.bodies import replay, write_body
 from rewriter.lower.forms import forms_of
+from rewriter.lower.passes import by_pass
 from rewriter.lower.through import through
 from rewriter.placeholder.builder import Builder, attribute_of
 from rewriter.placeholder.node_types import result_types
+from rewriter.placeholder.standard import Call
+from rewriter.placeholder.value import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from rewriter.placeholder.value import Value
+    from rewriter.placeholder.contract import Placeholder
     from rewriter.types import TensorType
 
 #: Deepest chain of operators that are written by one another.
@@ -40,64 +44,13 @@ _MAX_CHAIN = 24
 _SMALL = 4096
 
 
-@dataclass(frozen=True)
-class Call:
-    """One operator that is to be written: what a form is told."""
-
-    op_type: str
-    #: The opset in which it is meant.
-    version: int
-    inputs: tuple[Value | None, ...]
-    outputs: int
-    #: As given, by name.
-    attributes: Mapping[str, AttributeProto]
-    #: Types of the results, as far as inference tells.
-    types: tuple[TensorType | None, ...]
-    #: Why the target does not take it as it is.
-    reason: str
-    #: Which results are read; all where empty.
-    wanted: tuple[bool, ...] = ()
-
-    def input(self, index: int) -> Value | None:
-        """The input at ``index``; None where it is left out."""
-        return self.inputs[index] if index < len(self.inputs) else None
-
-    @property
-    def x(self) -> Value:
-        """The first input, which every operator that a form takes has."""
-        found = self.inputs[0]
-        assert found is not None
-        return found
-
-    def has(self, name: str) -> bool:
-        """Whether the attribute is written on the node."""
-        return name in self.attributes
-
-    def get(self, name: str, otherwise: Any = None) -> Any:
-        """The attribute's value, or its default at the operator's version, or ``otherwise``; text as ``str``."""
-        if name in self.attributes:
-            value = helper.get_attribute_value(self.attributes[name])
-        else:
-            since = defs.get_schema(self.op_type, self.version, "").since_version
-            value = schemas.default(self.op_type, since, name)
-        if value is None:
-            return otherwise
-        return value.decode() if isinstance(value, bytes) else value
-
-    def given(self, *without: str) -> dict[str, Any]:
-        """The attributes that are written, but those named."""
-        return {name: value for name, value in self.attributes.items() if name not in without}
-
-    def uses(self, index: int) -> bool:
-        """Whether the result at ``index`` is read."""
-        return index < self.outputs and (not self.wanted or (index < len(self.wanted) and self.wanted[index]))
-
-
 class Writer(Builder):
     """Builds what stands for one standard operator at the target's opset."""
 
     #: Operators that may not be written, whatever the opset has.
     absent: frozenset[str] = frozenset()
+    #: Passes that take standard operators, by operator.
+    passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({})
     _chain: tuple[tuple[Any, ...], ...] = ()
 
     def write(
@@ -137,7 +90,7 @@ class Writer(Builder):
         wanted: tuple[bool, ...] = (),
     ) -> tuple[Value, ...]:
         """One operator, meant as opset ``version`` does; its results.  UnsupportedAtOpset where it has no form."""
-        given = list(inputs)
+        given = [None if item is None else self._own(item) for item in inputs]
         while given and given[-1] is None:
             given.pop()
         if op_type == "Constant":
@@ -175,7 +128,7 @@ class Writer(Builder):
         outer, self._chain = self._chain, (*self._chain, link)
         first: DecompositionError | None = None
         try:
-            for way in (*forms_of(call.op_type), through, write_body):
+            for way in self._ways(call):
                 mark = self.mark()
                 try:
                     made = way(self, call)
@@ -193,6 +146,12 @@ class Writer(Builder):
             f"{call.reason}, and there is no other form of it", where=self.where
         )
 
+    def _ways(self, call: Call) -> list[Callable[[Writer, Call], Any]]:
+        """How the operator may be written.  Where the target has it in another form, that is tried before passes."""
+        forms = [*forms_of(call.op_type), through]
+        absent = call.op_type in self.absent or schemas.schema(call.op_type, self.opset) is None
+        return [by_pass, *forms, write_body] if absent else [*forms, by_pass, write_body]
+
     def replay(
         self, nodes: Sequence[NodeProto], names: dict[str, Value | None], version: int
     ) -> None:
@@ -205,10 +164,16 @@ class Writer(Builder):
             1 + sum(1 for n in self.nodes if n.op_type in ("If", "Loop", "Scan"))
         )
         inner.values = dict(self.values)
-        inner.absent, inner._chain = self.absent, self._chain
+        inner.absent, inner.passes, inner._chain = self.absent, self.passes, self._chain
         return inner
 
     # --- inside ---------------------------------------------------------------------------------------------
+
+    def _own(self, value: Value) -> Value:
+        """A value of an outer builder as one that this builder goes on with."""
+        if value.builder is self:
+            return value
+        return Value(self, value.name, value.type, value.constant, value.sizes)
 
     def _node(
         self,
@@ -265,8 +230,6 @@ class Writer(Builder):
         self, node: NodeProto, types: Sequence[TensorType | None], attributes: Mapping[str, AttributeProto]
     ) -> tuple[Value, ...]:
         """The node as it is, with these attributes."""
-        from rewriter.placeholder.value import Value
-
         del node.attribute[:]
         node.attribute.extend(attributes[name] for name in attributes)
         self.nodes.append(node)

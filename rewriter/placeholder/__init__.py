@@ -8,12 +8,14 @@ from rewriter.placeholder.discovery import available
 from rewriter.placeholder.expand import Expansion, expand, infer_types
 from rewriter.placeholder.registry import Match, Selection
 from rewriter.placeholder.signature import Floats, Ints, Parameter, Signature
+from rewriter.placeholder.standard import Call
 from rewriter.placeholder.value import Value
 
 __all__ = [
     "ELEMENTWISE",
     "Bound",
     "Builder",
+    "Call",
     "Case",
     "Decomposition",
     "Expansion",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rewriter.placeholder.case import Case
     from rewriter.types import TensorType
     from rewriter.placeholder.expand import Expansion
+    from rewriter.placeholder.standard import Call
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -113,6 +114,9 @@ class Placeholder:
     #: ``"-"`` is an input to be ignored, ``"stride.0"`` one element of a list parameter, ``"beta=1.0"`` a fixed
     #: value without input.
     schemas: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: Operators of ONNX itself that it decomposes for targets that lack them.  Each function is given the operator
+    #: and returns arguments of the pass by name, or None where the pass does not serve.
+    standard: ClassVar[Mapping[str, Callable[[Call], Mapping[str, Any] | None]]] = {}
     #: Names of the results, in order.
     outputs: ClassVar[tuple[str, ...]] = ("output",)
     #: Element types of the main input that the cases are also run in.

@@ -10,7 +10,8 @@ from onnx import TensorProto as T
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 _BITS = {

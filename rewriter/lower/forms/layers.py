@@ -13,7 +13,8 @@ from rewriter.lower.forms.table import form
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 
@@ -81,7 +82,7 @@ def dropout(g: Writer, call: Call) -> Any:
     if call.has("ratio") or call.version < 12 or g.opset < 12:
         made = [g.identity(x)]
         if call.outputs > 1:
-            made.append(g.expand(g.const(True, T.BOOL), [g.op("Shape", x)]))
+            made.append(g.op("Expand", g.const(True, T.BOOL), g.op("Shape", x)))
         return tuple(made)
     return None
 

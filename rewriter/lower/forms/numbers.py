@@ -8,11 +8,13 @@ import numpy as np
 from onnx import TensorProto as T
 from onnx import numpy_helper
 
+from rewriter.lower.forms.reduce import by_case
 from rewriter.lower.forms.table import form
 from rewriter.lower.writer import constant_of
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 _LIMITS: dict[int, tuple[int, int]] = {
@@ -67,7 +69,7 @@ def _along(g: Writer, call: Call, value: Value) -> Value:
     if not block:
         return g.op("Reshape", value, g.ints([-1 if i == axis else 1 for i in range(x.rank)]))  # type: ignore[no-any-return]
     apart = g.unsqueeze(value, [axis + 1])
-    wide = g.expand(apart, [block if i == axis + 1 else 1 for i in range(x.rank + 1)])
+    wide = g.op("Expand", apart, g.ints([block if i == axis + 1 else 1 for i in range(x.rank + 1)]))
     whole = g.reshape_keeping(wide, [-1 if i == axis else 0 for i in range(axis + 1)] + [
         int(d) for d in value.shape[axis + 1 :] if isinstance(d, int)
     ])
@@ -160,9 +162,9 @@ def cum_prod(g: Writer, call: Call) -> Value | None:
 def _later(g: Writer, x: Value, axis: int, step: int, length: int) -> Value:
     """``x`` moved ``step`` places along ``axis``, ones before it."""
     if step >= length:
-        return g.expand(g.const(1, x), [g.op("Shape", x)])
+        return g.op("Expand", g.const(1, x), g.op("Shape", x))
     first = g.slice(x, [0], [step], [axis])
-    ones = g.expand(g.const(1, x), [g.op("Shape", first)])
+    ones = g.op("Expand", g.const(1, x), g.op("Shape", first))
     return g.concat([ones, g.slice(x, [0], [length - step], [axis])], axis)
 
 
@@ -176,7 +178,10 @@ def _cum_prod_by_mask(g: Writer, call: Call) -> Value | None:
     assert axis is not None
     rank = x.rank
     if rank != 1 and axis.constant is None:
-        return _by_axis(g, call)
+        rest = call.attributes
+        return by_case(
+            g, axis, rank, lambda b, at: b.newer(call.version, "CumProd", x, b.ints(at), **rest)
+        )
     along = 0 if rank == 1 else int(axis.constant.reshape(-1)[0]) % rank  # type: ignore[union-attr]
     size = g.op("Gather", g.op("Shape", x), g.ints(along), axis=0)
     places = g.op("Range", g.ints(0), size, g.ints(1))
@@ -190,29 +195,6 @@ def _cum_prod_by_mask(g: Writer, call: Call) -> Value | None:
     ], 0)) if len(shape) > 2 else g.cast(before, T.INT64)
     spread = g.unsqueeze(x, [along])
     return g.reduce_prod(g.where_(g.cast(square, T.BOOL), spread, g.const(1, x)), [along + 1], keepdims=False)
-
-
-def _by_axis(g: Writer, call: Call) -> Value:
-    """One branch for each axis, where it is known only when the model runs."""
-    from rewriter.lower.forms.reduce import choose
-
-    x, axis = call.x, call.inputs[1]
-    assert axis is not None
-    rank = x.rank
-    at = g.mod(g.op("Reshape", g.cast(axis, T.INT64), g.ints([])) + rank, rank)
-
-    def branch(b: Any, position: int) -> Value:
-        made: Value = b.newer(call.version, "CumProd", x, b.ints(position), **call.attributes)
-        return made
-
-    def pick(b: Any, position: int) -> Value:
-        if position == rank - 1:
-            return branch(b, position)
-        return choose(
-            b, b.equal(at, position), lambda i: branch(i, position), lambda i: pick(i, position + 1)
-        )
-
-    return pick(g, 0)
 
 
 @form("Bernoulli")

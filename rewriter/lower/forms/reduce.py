@@ -10,7 +10,10 @@ from onnx import TensorProto as T
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from collections.abc import Callable
+
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 _SIMPLE = ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceSum")
@@ -111,7 +114,7 @@ def _computed(g: Writer, call: Call, x: Value, axes: Value, keep: int) -> Value 
 
 def _hits(g: Writer, wanted: Value, rank: int) -> Value:
     """One for each axis that is among ``wanted``, which may be empty."""
-    one = g.expand(g.const([1], T.INT32), [g.op("Shape", wanted)])
+    one = g.op("Expand", g.const([1], T.INT32), g.op("Shape", wanted))
     return g.op("ScatterElements", g.const(np.zeros(rank, np.int32)), wanted, one, axis=0)  # type: ignore[no-any-return]
 
 
@@ -120,12 +123,14 @@ def _positive(g: Writer, axes: Value, rank: int) -> Value:
     return g.mod(g.cast(axes, T.INT64) + rank, rank)
 
 
-def choose(g: Writer, condition: Value, yes: object, no: object) -> Value:
+def choose(
+    g: Writer, condition: Value, yes: Callable[[Writer], Value], no: Callable[[Writer], Value]
+) -> Value:
     """An If of two functions that are given the builder of a branch."""
     graphs = []
     for branch, make in (("then", yes), ("else", no)):
         inner = g.body()
-        made = make(inner)  # type: ignore[operator]
+        made = make(inner)
         if made.name not in {name for node in inner.nodes for name in node.output}:
             made = inner.identity(made)
         if made.type is not None:
@@ -133,3 +138,23 @@ def choose(g: Writer, condition: Value, yes: object, no: object) -> Value:
         graphs.append(inner.subgraph(branch, inner, [], [made]))
     result: Value = g.op("If", condition, then_branch=graphs[0], else_branch=graphs[1])
     return result
+
+
+def by_case(
+    g: Writer, axis: Value, rank: int, make: Callable[[Writer, int], Value], cases: int | None = None
+) -> Value:
+    """One branch for each axis, where the axis is known only when the model runs."""
+    at = g.mod(g.op("Reshape", g.cast(axis, T.INT64), g.ints([])) + rank, rank)
+    last = (rank if cases is None else cases) - 1
+
+    def pick(b: Writer, position: int) -> Value:
+        if position == last:
+            return make(b, position)
+        return choose(
+            b,
+            b.equal(at, position),
+            lambda inner: make(inner, position),
+            lambda inner: pick(inner, position + 1),
+        )
+
+    return pick(g, 0)

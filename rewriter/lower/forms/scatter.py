@@ -11,7 +11,8 @@ from onnx import helper
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 

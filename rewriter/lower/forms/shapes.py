@@ -12,7 +12,8 @@ from rewriter.lower.forms.reduce import choose
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 #: Beyond every size.
@@ -71,7 +72,7 @@ def axes_of(g: Writer, call: Call) -> Value | None:
     axes = g.op("Reshape", axes, g.ints([-1]))
     assert axes is not None
     at = g.mod(axes + rank, rank)
-    one = g.expand(g.ints([1]), [g.op("Shape", at)])
+    one = g.op("Expand", g.ints([1]), g.op("Shape", at))
     hit = g.op("ScatterElements", g.ints([0] * rank), at, one, axis=0)
     left = g.not_(g.cast(hit, T.BOOL))
     if call.op_type == "Squeeze":
@@ -146,19 +147,6 @@ def pad(g: Writer, call: Call) -> Value | None:
         places = g.op("Range", g.op("Neg", low), size + high, g.ints(1))
         y = g.gather(y, g.mod(places, size), axis)
     return y
-
-
-@form("Trilu")
-def trilu(g: Writer, call: Call) -> Value:
-    """A mask of rows against columns."""
-    x, k = call.x, call.input(1)
-    sizes = g.op("Shape", x)
-    rows, columns = (g.op("Range", g.ints(0), g.op("Gather", sizes, g.ints(d)), g.ints(1)) for d in (-2, -1))
-    offset = columns - g.unsqueeze(rows, [1])
-    if k is not None:
-        offset = offset - g.op("Reshape", k, g.ints([1]))
-    keep = g.not_(g.less(offset, 0) if call.get("upper", 1) else g.greater(offset, 0))
-    return g.where_(keep, x, g.const(0, x))
 
 
 @form("Slice")

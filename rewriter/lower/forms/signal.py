@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto as T
 
+from rewriter.lower.forms.reduce import by_case
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
-    from rewriter.lower.writer import Call, Writer
+    from rewriter.lower.writer import Writer
+    from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
 
@@ -23,31 +25,51 @@ def dft(g: Writer, call: Call) -> Value | None:
     else:
         along = call.get("axis", 1)
     if along is None:
-        return None
+        assert axis is not None
+        rest = {name: call.get(name) for name in ("inverse", "onesided")}
+        return by_case(
+            g,
+            axis,
+            x.rank,
+            lambda b, at: b.newer(20, "DFT", x, length, b.ints(at), **rest),
+            cases=x.rank - 1,
+        )
     inverse, onesided = call.get("inverse", 0), call.get("onesided", 0)
+    along %= x.rank
     if g.opset >= 17 and not (inverse and onesided) and "DFT" not in g.absent:
         if g.opset < 20:
-            return g.newer(  # type: ignore[no-any-return]
-                17, "DFT", x, length, axis=along % x.rank, inverse=inverse, onesided=onesided
-            )
+            return g.newer(17, "DFT", x, length, axis=along, inverse=inverse, onesided=onesided)  # type: ignore[no-any-return]
         return g.newer(20, "DFT", x, length, g.ints(along), inverse=inverse, onesided=onesided)  # type: ignore[no-any-return]
-    count = None if length is None or length.constant is None else int(length.constant.reshape(-1)[0])
-    if length is not None and count is None:
-        return None
-    along %= x.rank
-    given = x.size(along)
-    if count is None:
-        if given is None:
-            return None
-        count = 2 * (given - 1) if inverse and onesided else given
+    count = _number(length) if length is not None else g.dim(x, along)
+    if length is None and inverse and onesided:
+        count = (count - 1) * 2
     moved = _to_last_but_one(g, x, along)
     if inverse and onesided:
+        if not isinstance(count, int):
+            return None
         moved = _mirrored(g, moved, count)
         made = g.slice(_transform(g, moved, count, count, inverse=True), [0], [1], [-1])
     else:
-        kept = count // 2 + 1 if onesided else count
+        kept = half_of(g, count) if onesided else count
         made = _transform(g, moved, count, kept, inverse=bool(inverse))
     return _from_last_but_one(g, made, along)
+
+
+def _number(value: Value) -> int | Value:
+    """A number that is known, or a value of one element."""
+    if value.constant is not None:
+        return int(value.constant.reshape(-1)[0])
+    builder: Any = value.builder
+    made: Value = builder.op("Reshape", builder.cast(value, T.INT64), builder.ints([1]))
+    return made
+
+
+def half_of(g: Writer, count: int | Value) -> int | Value:
+    """How many frequencies of a real signal differ."""
+    if isinstance(count, int):
+        return count // 2 + 1
+    made: Value = g.op("Div", count, g.ints([2])) + 1
+    return made
 
 
 def _to_last_but_one(g: Writer, x: Value, axis: int) -> Value:
@@ -71,55 +93,70 @@ def _mirrored(g: Writer, x: Value, count: int) -> Value:
     return g.concat([kept, rest * g.const([1.0, -1.0], x)], x.rank - 2)
 
 
-def _transform(g: Writer, x: Value, count: int, kept: int, *, inverse: bool) -> Value:
+def _transform(g: Writer, x: Value, count: int | Value, kept: int | Value, *, inverse: bool) -> Value:
     """The transform of length ``count`` along the last axis but one; (…, N, 1 or 2) to (…, kept, 2)."""
-    parts = x.size(x.rank - 1)
-    given = x.size(x.rank - 2)
-    if given is None or given > count:
-        x = g.slice(x, [0], [count], [x.rank - 2])
-    used = count if given is None else min(given, count)
-    angle = 2 * np.pi * (np.outer(np.arange(kept), np.arange(used)) % count) / count
-    cos, sin = np.cos(angle), (np.sin(angle) if inverse else -np.sin(angle))
-    if inverse:
-        cos, sin = cos / count, sin / count
+    parts, along = x.size(x.rank - 1), x.rank - 2
+    given = x.size(along)
+    if not isinstance(count, int) or given is None or given > count:
+        x = g.slice(x, [0], g.sizes([count]), [along])
+    cos, sin = _tables(g, x, count, kept, g.dim(x, along), inverse=inverse)
     real = g.slice(x, [0], [1], [x.rank - 1])
-    made_real = g.matmul(g.const(cos, x), real)
-    made_imaginary = g.matmul(g.const(sin, x), real)
+    made_real, made_imaginary = g.matmul(cos, real), g.matmul(sin, real)
     if parts != 1:
         imaginary = g.slice(x, [1], [2], [x.rank - 1])
-        made_real = made_real - g.matmul(g.const(sin, x), imaginary)
-        made_imaginary = made_imaginary + g.matmul(g.const(cos, x), imaginary)
+        made_real = made_real - g.matmul(sin, imaginary)
+        made_imaginary = made_imaginary + g.matmul(cos, imaginary)
     return g.concat([made_real, made_imaginary], x.rank - 1)
+
+
+def _tables(
+    g: Writer, x: Value, count: int | Value, kept: int | Value, used: int | Value, *, inverse: bool
+) -> tuple[Value, Value]:
+    """cos and ∓sin of 2π k n / N; over N for the inverse."""
+    if isinstance(count, int) and isinstance(kept, int) and isinstance(used, int):
+        angle = 2 * np.pi * (np.outer(np.arange(kept), np.arange(min(used, count))) % count) / count
+        scale = count if inverse else 1
+        return g.const(np.cos(angle) / scale, x), g.const(np.sin(angle) / (scale if inverse else -1), x)
+    wide = T.DOUBLE
+
+    def numbers(end: int | Value) -> Value:
+        limit = g.op("Reshape", g.sizes([end]), g.ints([]))
+        return g.op("Range", g.ints(0), limit, g.ints(1))  # type: ignore[no-any-return]
+
+    total = g.sizes([count])
+    turns = g.mod(g.unsqueeze(numbers(kept), [1]) * g.unsqueeze(numbers(used), [0]), total)
+    # Below half a turn float32 is exact enough, and every runtime has its Sin and Cos.
+    share = g.cast(turns, wide) / g.cast(total, wide) * (2 * np.pi)
+    angle_ = g.cast(share, T.FLOAT)
+    cos, sin = g.cast(g.cos(angle_), x), g.cast(g.sin(angle_), x)
+    if inverse:
+        over = g.cast(total, x)
+        return cos / over, sin / over
+    return cos, -sin
 
 
 @form("STFT")
 def stft(g: Writer, call: Call) -> Value | None:
     """Frames of the signal, weighted, and each transformed."""
-    x, step, window, length = call.x, call.inputs[1], call.input(2), call.input(3)
-    if step is None or step.constant is None:
-        return None
-    hop = int(step.constant.reshape(-1)[0])
-    if length is not None:
-        if length.constant is None:
-            return None
-        count = int(length.constant.reshape(-1)[0])
-    else:
-        found = window.size(0) if window is not None else x.size(1)
-        if found is None:
-            return None
-        count = found
-    size = x.size(1)
-    if size is None:
-        frames = (g.dim(x, 1) - count) / hop + 1  # type: ignore[operator]
-        starts = g.op("Range", g.ints(0), g.op("Reshape", frames, g.ints([])), g.ints(1)) * hop
-        places = g.unsqueeze(starts, [1]) + g.ints(list(range(count)))
-    else:
+    x, window, length = call.x, call.input(2), call.input(3)
+    assert call.inputs[1] is not None
+    hop = _number(call.inputs[1])
+    count = _number(length) if length is not None else g.dim(window, 0) if window is not None else g.dim(x, 1)
+    size = g.dim(x, 1)
+    if isinstance(size, int) and isinstance(count, int) and isinstance(hop, int):
         number = (size - count) // hop + 1
         places = g.const(np.arange(number)[:, None] * hop + np.arange(count)[None, :])
+    else:
+        frames = g.op("Div", g.sizes([size]) - g.sizes([count]), g.sizes([hop])) + 1
+        row, column = (
+            g.op("Range", g.ints(0), g.op("Reshape", end, g.ints([])), g.ints(1))
+            for end in (g.sizes([count]), frames)
+        )
+        places = g.unsqueeze(column * g.sizes([hop]), [1]) + g.unsqueeze(row, [0])
     cut = g.gather(x if x.rank == 3 else g.unsqueeze(x, [2]), places, 1)  # (B, frames, N, 1 or 2)
     if window is not None:
         cut = cut * g.op("Reshape", window, g.ints([-1, 1]))
-    kept = count // 2 + 1 if call.get("onesided", 1) else count
+    kept = half_of(g, count) if call.get("onesided", 1) else count
     return _transform(g, cut, count, kept, inverse=False)
 
 
