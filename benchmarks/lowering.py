@@ -5,7 +5,8 @@
 A test is judged by ``onnx.checker``, then onnxruntime (graph optimisations off), else onnx's reference evaluator.
 Results: right; evaluator (onnxruntime computes something else, the evaluator agrees); wrong; invalid (the checker
 refuses it); refused (an error of ours); random (nothing to compare).  What the original itself does not compute is
-counted apart ("original too").  The evaluator is not believed on Softmax, LogSoftmax and RoiAlign, whose opset it ignores.
+counted apart ("original too").  The evaluator is not believed on Softmax, LogSoftmax and RoiAlign, whose opset it
+ignores.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ class Tally:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--to", default="13,11,17")
     parser.add_argument("--only", default="")
     parser.add_argument("--refused", action="store_true", help="list what was refused, and why")
@@ -77,7 +80,7 @@ def run(tests: list[Any], target: int, peer: bool) -> Tally:
             continue
         in_numbers = has_answer(test, target)
         outcome, reason = one(test, target, peer)
-        if outcome in ("wrong", "invalid", "evaluator") and not agrees(test, test.model)[0] == "right":
+        if outcome in ("wrong", "invalid", "evaluator") and agrees(test, test.model)[0] != "right":
             outcome = "original too"
         tally.counts[outcome] += 1
         if in_numbers:
@@ -93,11 +96,11 @@ def one(test: Any, target: int, peer: bool) -> tuple[str, str]:
     """The outcome of one test, and a reason."""
     try:
         lowered = by_converter(test.model, target) if peer else lower(test.model, target)
-    except Exception as error:  # a refusal, or a fault of ours: both are listed
+    except Exception as error:  # noqa: BLE001  (a refusal, or a fault of ours: both are listed)
         return "refused", f"{type(error).__name__}: {getattr(error, 'what', error)}"[:300]
     try:
         onnx.checker.check_model(lowered, full_check=False)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         return "invalid", str(error).split("\n")[0][:200]
     if any(name in test.name for name in RANDOM):
         return "random", ""
@@ -141,12 +144,12 @@ def agrees(test: Any, model: onnx.ModelProto) -> tuple[str, str]:
         problem = judge(test, lambda feeds: session.run(None, feeds), names)
         if not problem:
             return "right", ""
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         problem = f"onnxruntime: {str(error).splitlines()[0][:160]}"
     try:
         evaluator = ReferenceEvaluator(model)
         other = judge(test, lambda feeds: evaluator.run(None, feeds), evaluator.input_names)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         other = f"evaluator: {type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"
     if other:
         return "wrong", f"{problem} | {other}"
@@ -196,7 +199,9 @@ def differs(actual: Any, expected: Any) -> str:
     if expected.dtype.kind == "c":
         a, b = actual, expected
     rtol, atol = (1e-2, 2e-3) if narrow else (1e-3, 1e-5)
-    return "" if np.allclose(a, b, rtol, atol, equal_nan=True) else f"values, by {np.nanmax(np.abs(a - b)):.3g}"
+    return (
+        "" if np.allclose(a, b, rtol, atol, equal_nan=True) else f"values, by {np.nanmax(np.abs(a - b)):.3g}"
+    )
 
 
 def opset_of(model: onnx.ModelProto) -> int | None:
@@ -209,9 +214,11 @@ def has_answer(test: Any, target: int) -> bool:
     that the opset lacks."""
     known = types_at(target)
     graph = test.model.graph
-    if any("optional_type" == value.type.WhichOneof("value") for value in (*graph.input, *graph.output)):
+    if any(value.type.WhichOneof("value") == "optional_type" for value in (*graph.input, *graph.output)):
         return False
-    if any(node.op_type in ("ImageDecoder", "BitCast") and node.op_type == "ImageDecoder" for node in graph.node):
+    if any(
+        node.op_type in ("ImageDecoder", "BitCast") and node.op_type == "ImageDecoder" for node in graph.node
+    ):
         return False
     types = {elem_type(value.type) for value in (*graph.input, *graph.output)}
     types |= {a.i for node in graph.node for a in node.attribute if a.name == "to" and node.op_type == "Cast"}
@@ -238,7 +245,10 @@ def show(target: int, peer: bool, tally: Tally, seconds: float, refused: bool) -
     who = "onnx.version_converter" if peer else "rewrite"
     right = tally.numbers["right"]
     print(f"to {target} by {who}: {total} tests in {seconds:.0f} s: {dict(tally.counts)}")
-    print(f"   {numbers} have an answer in numbers: {right} right ({100 * right / max(1, numbers):.1f}%)", dict(tally.numbers))
+    print(
+        f"   {numbers} have an answer in numbers: {right} right ({100 * right / max(1, numbers):.1f}%)",
+        dict(tally.numbers),
+    )
     for line in tally.bad[:60]:
         print("  ", line)
     if refused:
@@ -250,7 +260,8 @@ def show(target: int, peer: bool, tally: Tally, seconds: float, refused: bool) -
 def markdown(rows: list[tuple[int, bool, Tally]]) -> str:
     """The table of docs/targets.md."""
     lines = [
-        "| to | by | tests | right | of those in numbers | wrong | invalid | refused | evaluator only | original too | random |",
+        "| to | by | tests | right | right of those in numbers | wrong | invalid | refused | evaluator only "
+        "| original too | random |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for target, peer, tally in rows:

@@ -47,7 +47,7 @@ def _write(g: Writer, call: Call, function: FunctionProto, version: int) -> tupl
 
 def _bodies(call: Call) -> Iterator[tuple[FunctionProto, int]]:
     """The bodies that ONNX has for this use of the operator, with the opset that each is written in."""
-    schema = defs.get_schema(call.op_type, call.version, "")
+    schema: Any = defs.get_schema(call.op_type, call.version, "")
     versions = {*schema.function_opset_versions, *schema.context_dependent_function_opset_versions}
     if not versions:
         return
@@ -143,10 +143,10 @@ def _body(
     made = {name for node in inner.nodes for name in node.output}
     results: list[Value] = []
     for item in graph.output:
-        value = inside[item.name]
-        assert value is not None
+        result = inside[item.name]
+        assert result is not None
         # A body gives what it makes itself: an outer value or a constant goes through an Identity.
-        results.append(value if value.name in made else inner.identity(value))
+        results.append(result if result.name in made else inner.identity(result))
     return inner.subgraph(graph.name or "body", inner, given, results)
 
 

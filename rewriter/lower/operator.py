@@ -60,7 +60,7 @@ class StandardOperator(Placeholder):
         return f"ONNX's {self.op_type} of opset {self.version}"
 
     @property
-    def signature(self) -> Signature:  # type: ignore[override]
+    def signature(self) -> Signature:
         return Signature(())
 
     def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002

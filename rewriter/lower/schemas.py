@@ -97,14 +97,14 @@ def changed(op_type: str, version: int, target: int) -> bool:
 
 
 def same_form(use: Use, version: int, target: int) -> Attributes | str:
-    """The attributes with which the node, written at ``version``, means the same at ``target``; else why it does not."""
+    """The attributes with which the node of opset ``version`` means the same at ``target``; else why it does not."""
     here, there = schema(use.op_type, version), schema(use.op_type, target)
     if there is None or here is None:
         return f"{use.op_type} does not exist at opset {target}"
     if here.since_version == there.since_version:
         return _types(use, target) or dict(use.attributes)
     low, high = sorted((here.since_version, there.since_version))
-    if any(low < change <= high and _concerned(use, change) for change in MEANINGS.get(use.op_type, ())):
+    if any(low < change <= high for change in MEANINGS.get(use.op_type, ())) and _concerned(use):
         return f"{use.op_type} means something else at opset {target}"
     problem = _counts(use, there) or _values(use, target)
     if problem:
@@ -115,7 +115,7 @@ def same_form(use: Use, version: int, target: int) -> Attributes | str:
     return _types(use, target) or attributes
 
 
-def _concerned(use: Use, change: int) -> bool:
+def _concerned(use: Use) -> bool:
     """Whether a change of meaning touches this node."""
     kind = use.input_types[0].dtype if use.input_types and use.input_types[0] is not None else None
     floating = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
@@ -182,9 +182,16 @@ def _may_go(use: Use, here: defs.OpSchema, name: str, value: Any) -> bool:
         return set(value) == {1}
     if name in _NARROW_ONLY:
         result = use.output_types[0] if use.output_types else None
-        return result is not None and not _FLOAT8[0] <= result.dtype <= _FLOAT8[0] + 3 and result.dtype != _FLOAT8[1]
+        return (
+            result is not None
+            and not _FLOAT8[0] <= result.dtype <= _FLOAT8[0] + 3
+            and result.dtype != _FLOAT8[1]
+        )
     if name == "stash_type":
-        return use.input_types[0] is not None and use.input_types[0].dtype in (TensorProto.FLOAT, TensorProto.DOUBLE)
+        return use.input_types[0] is not None and use.input_types[0].dtype in (
+            TensorProto.FLOAT,
+            TensorProto.DOUBLE,
+        )
     return name in ("consumed_inputs", "is_test")
 
 

@@ -43,7 +43,8 @@ class Target:
         newest = defs.onnx_opset_version()
         if opset is not None and not OLDEST <= opset <= newest:
             raise UsageError(
-                f"opset {opset} cannot be a target", remedy=f"give one from {OLDEST} to {newest}, the newest known"
+                f"opset {opset} cannot be a target",
+                remedy=f"give one from {OLDEST} to {newest}, the newest known",
             )
         if ir_version is not None and not 3 <= ir_version <= _newest_ir():
             raise UsageError(

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rewriter.placeholder.value import Value
 
 #: Types that hold every value of another, the nearest first.
-WIDER = {
+WIDER: dict[int, tuple[int, ...]] = {
     T.BFLOAT16: (T.FLOAT, T.DOUBLE),
     T.FLOAT16: (T.FLOAT, T.DOUBLE),
     T.FLOAT: (T.DOUBLE,),
@@ -30,7 +30,9 @@ WIDER = {
 }
 
 #: Operators that are about types, or carry other nodes.
-_NOT = frozenset({"Cast", "CastLike", "Identity", "Constant", "ConstantOfShape", "Loop", "If", "Scan", "BitCast"})
+_NOT = frozenset(
+    {"Cast", "CastLike", "Identity", "Constant", "ConstantOfShape", "Loop", "If", "Scan", "BitCast"}
+)
 
 
 def through(g: Writer, call: Call) -> tuple[Value, ...] | None:
@@ -53,7 +55,9 @@ def through(g: Writer, call: Call) -> tuple[Value, ...] | None:
         wanted(there.inputs, i, None if item is None or item.type is None else item.type.dtype)
         for i, item in enumerate(call.inputs)
     ]
-    results = [wanted(there.outputs, i, known and known.dtype) for i, known in enumerate(call.types)]
+    results = [
+        wanted(there.outputs, i, None if known is None else known.dtype) for i, known in enumerate(call.types)
+    ]
     if not chosen or 0 in chosen.values():
         return None
     inputs = [

@@ -66,13 +66,15 @@ class Writer(Builder):
         protos = {name: attribute_of(name, value) for name, value in attrs.items()}
         return self.emit(op_type, inputs, outputs, protos, self._meant_at(op_type, protos, len(inputs)))
 
-    def newer(
-        self, version: int, op_type: str, *inputs: Value | None, outputs: int = 1, **attributes: Any
-    ) -> Any:
-        """An operator as opset ``version`` writes it, in the form that the target has."""
+    def newer(self, version: int, op_type: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """An operator of one result as opset ``version`` writes it, in the form that the target has."""
         protos = {name: attribute_of(name, value) for name, value in attributes.items() if value is not None}
-        made = self.emit(op_type, inputs, outputs, protos, version)
-        return made[0] if outputs == 1 else made
+        return self.emit(op_type, inputs, 1, protos, version)[0]
+
+    def one(self, op_type: str, *inputs: Value | None, **attributes: Any) -> Value:
+        """:meth:`op`, of one result."""
+        made: Value = self.op(op_type, *inputs, **attributes)
+        return made
 
     def _meant_at(self, op_type: str, attributes: Mapping[str, AttributeProto], count: int) -> int:
         """The opset in which a form writes: the target's, or the newest where that lacks what is written."""
@@ -110,7 +112,11 @@ class Writer(Builder):
             tuple(None if item is None else item.type for item in given),
             types,
         )
-        same = f"{op_type} is to be expanded" if op_type in self.absent else schemas.same_form(use, version, self.opset)
+        same = (
+            f"{op_type} is to be expanded"
+            if op_type in self.absent
+            else schemas.same_form(use, version, self.opset)
+        )
         if not isinstance(same, str):
             return self._record(node, types, same)
         return self._otherwise(Call(op_type, version, tuple(given), outputs, attributes, types, same, wanted))
@@ -152,9 +158,7 @@ class Writer(Builder):
         absent = call.op_type in self.absent or schemas.schema(call.op_type, self.opset) is None
         return [by_pass, *forms, write_body] if absent else [*forms, by_pass, write_body]
 
-    def replay(
-        self, nodes: Sequence[NodeProto], names: dict[str, Value | None], version: int
-    ) -> None:
+    def replay(self, nodes: Sequence[NodeProto], names: dict[str, Value | None], version: int) -> None:
         """Write ``nodes``, meant at ``version``; ``names`` maps their names to values and grows by their results."""
         replay(self, nodes, names, version)
 

@@ -214,7 +214,7 @@ class Builder(Operators):
                     where=self.where,
                     remedy=attribute_hint(op_type, name, self.opset),
                 )
-        node.attribute.extend(_attribute(name, value) for name, value in attrs.items())
+        node.attribute.extend(attribute_of(name, value) for name, value in attrs.items())
         if schema is not None and op_type != "Constant":
             check_counts(schema, node, self.opset, self.where)
             check_types(schema, inputs, self.opset, self.where)

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rewriter.placeholder.binding import Bound, Site
     from rewriter.placeholder.case import Case
-    from rewriter.types import TensorType
     from rewriter.placeholder.expand import Expansion
     from rewriter.placeholder.standard import Call
+    from rewriter.types import TensorType
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 

@@ -80,7 +80,9 @@ class Call:
     def known(self, index: int) -> Any:
         """The input at ``index``: its numbers where they are known, else the value."""
         value = self.input(index)
-        return value if value is None or value.constant is None else tuple(value.constant.reshape(-1).tolist())
+        return (
+            value if value is None or value.constant is None else tuple(value.constant.reshape(-1).tolist())
+        )
 
     def number(self, index: int, otherwise: Any = None) -> Any:
         """The input at ``index``, of one element: its number where it is known, else the value."""

@@ -1,7 +1,8 @@
 """The forms of operators, one place for each operator, for every target.
 
 A form is given the builder and the operator as it is meant.  It writes what means the same with operators of the
-target, or of any opset: what the target lacks is written in turn.  It gives the results, or None where it does not serve.
+target, or of any opset: what the target lacks is written in turn.  It gives the results, or None where it does not
+serve.
 Modules of this folder are looked through; each adds its operators to the table.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 import functools
 import importlib
 import pkgutil
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rewriter.lower.forms.table import FORMS, form
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["form", "forms_of"]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rewriter.placeholder.standard import Call
     from rewriter.placeholder.value import Value
 
-_BITS = {
+_BITS: dict[int, int] = {
     T.INT8: 8,
     T.UINT8: 8,
     T.INT16: 16,
@@ -51,9 +51,9 @@ def bitwise(g: Writer, call: Call) -> Value:
             made = made - g.cast(g.greater(made, 2 ** (bits - 1) - 1), T.INT64) * 2**bits
         return g.cast(made, x)
     low, high = zip(*(_halves(g, value) for value in (x, other)), strict=True)
-    upper = _together(g, name, *high, 32)
+    upper = _together(g, name, high[0], high[1], 32)
     upper = upper - g.cast(g.greater(upper, 2**31 - 1), T.INT64) * 2**32
-    return g.cast(upper * 2**32 + _together(g, name, *low, 32), x)
+    return g.cast(upper * 2**32 + _together(g, name, low[0], low[1], 32), x)
 
 
 def _halves(g: Writer, x: Value) -> tuple[Value, Value]:
@@ -88,8 +88,8 @@ def bit_shift(g: Writer, call: Call) -> Value:
     direction, bits = call.get("direction"), _BITS[x.dtype]
     known = count.constant
     if x.dtype not in _SIGNED:
-        if known is not None and (known < bits).all():
-            return g.newer(11, "BitShift", x, count, direction=direction)  # type: ignore[no-any-return]
+        if known is not None and (np.asarray(known, np.int64) < bits).all():
+            return g.newer(11, "BitShift", x, count, direction=direction)
         far = g.not_(g.less(g.cast(count, T.FLOAT), g.const(float(bits), T.FLOAT)))
         near = g.where_(far, g.const(0, count), count)
         return g.where_(far, g.const(0, x), g.newer(11, "BitShift", x, near, direction=direction))

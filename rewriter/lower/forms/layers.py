@@ -68,9 +68,9 @@ def softmax(g: Writer, call: Call) -> Value | None:
         moved = g.newer(11, op_type, g.transpose(x, order), axis=rank - 1)
         return g.transpose(moved, [order.index(i) for i in range(rank)])
     if axis == rank - 1:
-        return g.op(op_type, x, axis=axis)  # type: ignore[no-any-return]
+        return g.one(op_type, x, axis=axis)
     flat = g.op(op_type, g.op("Flatten", x, axis=axis), axis=1)
-    return g.op("Reshape", flat, g.op("Shape", x))  # type: ignore[no-any-return]
+    return g.one("Reshape", flat, g.op("Shape", x))
 
 
 @form("Dropout")
@@ -93,7 +93,7 @@ def _training(g: Writer, call: Call, mode: Value) -> Any:
     share = g.const(0.5, T.FLOAT) if ratio is None else g.cast(ratio, T.FLOAT)
     on = g.cast(mode, T.FLOAT)
     share = share * on
-    drawn = g.op("RandomUniformLike", x, low=0.0, high=1.0, dtype=T.FLOAT, seed=call.get("seed"))
+    drawn = g.op("RandomUniformLike", x, low=0.0, high=1.0, dtype=T.FLOAT, seed=seed_of(call))
     mask = g.not_(g.less(drawn, share))
     kept = g.cast(x, T.FLOAT) * g.cast(mask, T.FLOAT)
     return (g.cast(kept / (g.const(1.0, T.FLOAT) - share), x), mask)[: call.outputs]
@@ -106,7 +106,7 @@ def last_index(g: Writer, call: Call) -> Value | None:
         return None
     x, axis = call.x, call.get("axis", 0)
     turned = g.slice(x, [-1], [-(2**62)], [axis], [-1])
-    found = g.op(call.op_type, turned, axis=axis, keepdims=call.get("keepdims", 1))
+    found = g.one(call.op_type, turned, axis=axis, keepdims=call.get("keepdims", 1))
     size = g.dim(x, axis)
     last = size - 1
     return g.ints(last) - found if isinstance(last, int) else last - found
@@ -127,7 +127,7 @@ def pool(g: Writer, call: Call) -> Value:
     def summed(value: Value, low: Sequence[int], high: Sequence[int], fill: float = 0.0) -> Value:
         padded = g.pad(value, [0, 0, *low], [0, 0, *high], value=fill) if any((*low, *high)) else value
         ones = g.const(np.ones((1, 1, *kernel)), value)
-        return g.op("Conv", padded, ones, strides=strides, dilations=dilations)  # type: ignore[no-any-return]
+        return g.one("Conv", padded, ones, strides=strides, dilations=dilations)
 
     outer = [g.dim(x, 0), g.dim(x, 1)]
     inner = [g.dim(x, i + 2) for i in range(d)]
@@ -147,7 +147,9 @@ def pool(g: Writer, call: Call) -> Value:
         else:
             count = summed(one, before, beyond)
         made = total / count
-    result = g.op("Reshape", made, g.concat([g.sizes(outer), g.slice(g.op("Shape", made), [2], [2**62], [0])], 0))
+    result = g.op(
+        "Reshape", made, g.concat([g.sizes(outer), g.slice(g.op("Shape", made), [2], [2**62], [0])], 0)
+    )
     return _cropped(g, call, result, ceil)
 
 
@@ -205,4 +207,10 @@ def group_normalization(g: Writer, call: Call) -> Value | None:
         wide = g.expand(g.unsqueeze(value, [1]), [groups, channels // groups])
         return g.reshape(wide, [channels])
 
-    return g.newer(21, "GroupNormalization", x, each(scale), each(bias), **call.given())  # type: ignore[no-any-return]
+    return g.newer(21, "GroupNormalization", x, each(scale), each(bias), **call.given())
+
+
+def seed_of(call: Call) -> float | None:
+    """The seed of a random operator, as a number of the type that drawing takes."""
+    seed = call.get("seed")
+    return None if seed is None else float(seed)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto as T
 from onnx import numpy_helper
 
+from rewriter.lower.forms.layers import seed_of
 from rewriter.lower.forms.reduce import by_case
 from rewriter.lower.forms.table import form
 from rewriter.lower.writer import constant_of
@@ -64,15 +65,17 @@ def _along(g: Writer, call: Call, value: Value) -> Value:
     x = call.x
     block = call.get("block_size", 0)
     if value.rank == 0 or (value.size(0) == 1 and value.rank == 1 and not block):
-        return g.op("Reshape", value, g.ints([])) if value.rank else value  # type: ignore[no-any-return]
+        return g.one("Reshape", value, g.ints([])) if value.rank else value
     axis = call.get("axis", 1) % x.rank
     if not block:
-        return g.op("Reshape", value, g.ints([-1 if i == axis else 1 for i in range(x.rank)]))  # type: ignore[no-any-return]
+        return g.one("Reshape", value, g.ints([-1 if i == axis else 1 for i in range(x.rank)]))
     apart = g.unsqueeze(value, [axis + 1])
     wide = g.op("Expand", apart, g.ints([block if i == axis + 1 else 1 for i in range(x.rank + 1)]))
-    whole = g.reshape_keeping(wide, [-1 if i == axis else 0 for i in range(axis + 1)] + [
-        int(d) for d in value.shape[axis + 1 :] if isinstance(d, int)
-    ])
+    whole = g.reshape_keeping(
+        wide,
+        [-1 if i == axis else 0 for i in range(axis + 1)]
+        + [int(d) for d in value.shape[axis + 1 :] if isinstance(d, int)],
+    )
     return g.slice(whole, [0], g.sizes([g.dim(x, axis)]), [axis])
 
 
@@ -162,7 +165,7 @@ def cum_prod(g: Writer, call: Call) -> Value | None:
 def _later(g: Writer, x: Value, axis: int, step: int, length: int) -> Value:
     """``x`` moved ``step`` places along ``axis``, ones before it."""
     if step >= length:
-        return g.op("Expand", g.const(1, x), g.op("Shape", x))
+        return g.one("Expand", g.const(1, x), g.op("Shape", x))
     first = g.slice(x, [0], [step], [axis])
     ones = g.op("Expand", g.const(1, x), g.op("Shape", first))
     return g.concat([ones, g.slice(x, [0], [length - step], [axis])], axis)
@@ -179,9 +182,7 @@ def _cum_prod_by_mask(g: Writer, call: Call) -> Value | None:
     rank = x.rank
     if rank != 1 and axis.constant is None:
         rest = call.attributes
-        return by_case(
-            g, axis, rank, lambda b, at: b.newer(call.version, "CumProd", x, b.ints(at), **rest)
-        )
+        return by_case(g, axis, rank, lambda b, at: b.newer(call.version, "CumProd", x, b.ints(at), **rest))
     along = 0 if rank == 1 else int(axis.constant.reshape(-1)[0]) % rank  # type: ignore[union-attr]
     size = g.op("Gather", g.op("Shape", x), g.ints(along), axis=0)
     places = g.op("Range", g.ints(0), size, g.ints(1))
@@ -190,9 +191,23 @@ def _cum_prod_by_mask(g: Writer, call: Call) -> Value | None:
         to, of = of, to
     before = g.less(of, to) if call.get("exclusive", 0) else g.not_(g.greater(of, to))
     shape = [1] * along + [-1, -1] + [1] * (rank - along - 1)
-    square = g.op("Reshape", g.cast(before, T.INT64), g.concat([
-        g.ints([1] * along), g.unsqueeze(size, [0]), g.unsqueeze(size, [0]), g.ints([1] * (rank - along - 1))
-    ], 0)) if len(shape) > 2 else g.cast(before, T.INT64)
+    square = (
+        g.op(
+            "Reshape",
+            g.cast(before, T.INT64),
+            g.concat(
+                [
+                    g.ints([1] * along),
+                    g.unsqueeze(size, [0]),
+                    g.unsqueeze(size, [0]),
+                    g.ints([1] * (rank - along - 1)),
+                ],
+                0,
+            ),
+        )
+        if len(shape) > 2
+        else g.cast(before, T.INT64)
+    )
     spread = g.unsqueeze(x, [along])
     return g.reduce_prod(g.where_(g.cast(square, T.BOOL), spread, g.const(1, x)), [along + 1], keepdims=False)
 
@@ -203,7 +218,7 @@ def bernoulli(g: Writer, call: Call) -> Value | None:
     known = call.types[0]
     if known is None:
         return None
-    drawn = g.op("RandomUniformLike", g.cast(call.x, T.FLOAT), low=0.0, high=1.0, seed=call.get("seed"))
+    drawn = g.op("RandomUniformLike", g.cast(call.x, T.FLOAT), low=0.0, high=1.0, seed=seed_of(call))
     return g.cast(g.less(drawn, g.cast(call.x, T.FLOAT)), known.dtype)
 
 
@@ -214,5 +229,3 @@ def is_special(g: Writer, call: Call) -> Value | None:
         return None
     made: Value = g.op(call.op_type, g.cast(call.x, T.FLOAT), **call.given())
     return made
-
-

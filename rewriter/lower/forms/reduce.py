@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,19 +93,16 @@ def _computed(g: Writer, call: Call, x: Value, axes: Value, keep: int) -> Value 
     if axes.size(0) is None and not call.get("noop_with_empty_axes", 0):
         # No axis at all means every axis.
         none = g.equal(g.op("ReduceSum", hit, keepdims=1), g.const([0], T.INT32))
-        hit = g.maximum(hit, g.cast(none, T.INT32)) if g.opset >= 12 else g.cast(
-            g.or_(g.greater(hit, g.const(0, T.INT32)), none), T.INT32
+        hit = (
+            g.maximum(hit, g.cast(none, T.INT32))
+            if g.opset >= 12
+            else g.cast(g.or_(g.greater(hit, g.const(0, T.INT32)), none), T.INT32)
         )
     flags = g.cast(hit, T.BOOL)
     y = x
     for axis in range(rank):
         flag = g.reshape(g.gather(g.cast(flags, T.INT32), [axis], 0), [])
-        y = choose(
-            g,
-            g.cast(flag, T.BOOL),
-            lambda b, v=y, a=axis: _write(b, call.op_type, v, [a], 1),
-            lambda b, v=y: b.identity(v),
-        )
+        y = choose(g, g.cast(flag, T.BOOL), partial(_over, call.op_type, y, axis), partial(_kept, y))
     if keep:
         return y
     left = g.op("Compress", g.op("Shape", y), g.not_(flags), axis=0)
@@ -112,10 +110,18 @@ def _computed(g: Writer, call: Call, x: Value, axes: Value, keep: int) -> Value 
     return result
 
 
+def _over(op_type: str, x: Value, axis: int, g: Writer) -> Value:
+    return _write(g, op_type, x, [axis], 1)
+
+
+def _kept(x: Value, g: Writer) -> Value:
+    return g.identity(x)
+
+
 def _hits(g: Writer, wanted: Value, rank: int) -> Value:
     """One for each axis that is among ``wanted``, which may be empty."""
     one = g.op("Expand", g.const([1], T.INT32), g.op("Shape", wanted))
-    return g.op("ScatterElements", g.const(np.zeros(rank, np.int32)), wanted, one, axis=0)  # type: ignore[no-any-return]
+    return g.one("ScatterElements", g.const(np.zeros(rank, np.int32)), wanted, one, axis=0)
 
 
 def _positive(g: Writer, axes: Value, rank: int) -> Value:

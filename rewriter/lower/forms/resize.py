@@ -127,7 +127,7 @@ def _by_weights(
 def _numbers(g: Writer, start: Value | float, end: Value, like: Value) -> Value:
     """start, start + 1, … below ``end``, as floating-point numbers."""
     low = g.const(start, like) if isinstance(start, (int, float)) else g.op("Reshape", start, g.ints([]))
-    return g.op("Range", low, g.op("Reshape", end, g.ints([])), g.const(1.0, like))  # type: ignore[no-any-return]
+    return g.one("Range", low, g.op("Reshape", end, g.ints([])), g.const(1.0, like))
 
 
 def _places(g: Writer, call: Call, length: Value, factor: Value, count: Value) -> Value:
@@ -168,9 +168,7 @@ def _weights(g: Writer, call: Call, places: Value, length: Value, factor: Value)
     reach = g.ceil(g.const(2.0 if cubic else 1.0, length) / shrink) + 1.0
     points = _numbers(g, -reach, length + reach, length)
     distance = g.abs((g.unsqueeze(points, [0]) - g.unsqueeze(places, [1])) * shrink)
-    weights = _cubic(g, distance, call.get("cubic_coeff_a", -0.75)) if cubic else g.relu(
-        one - distance
-    )
+    weights = _cubic(g, distance, call.get("cubic_coeff_a", -0.75)) if cubic else g.relu(one - distance)
     if call.get("exclude_outside", 0):
         inside = g.and_(g.not_(g.less(points, 0.0)), g.less(points, length))
         weights = weights * g.cast(g.unsqueeze(inside, [0]), length)

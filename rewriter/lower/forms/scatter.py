@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rewriter.placeholder.value import Value
 
 
-
 @form("ScatterND")
 def scatter_nd(g: Writer, call: Call) -> Value | None:
     """Updates that meet are reduced: rows of the data, each with the updates that go there."""
@@ -36,7 +35,7 @@ def scatter_nd(g: Writer, call: Call) -> Value | None:
     count = g.product(outer)
     assert not isinstance(count, int)
     made = _reduced(g, reduction, rows, flat, news, count)
-    return g.op("Reshape", made, sizes)  # type: ignore[no-any-return]
+    return g.one("Reshape", made, sizes)
 
 
 def _rest(g: Writer, sizes: Value, deep: int, rank: int) -> Value:
@@ -54,7 +53,7 @@ def _flat(g: Writer, indices: Value, outer: list[Value], deep: int) -> Value:
         part = g.mod(part + outer[i], outer[i])
         flat = part if flat is None else flat * outer[i] + part
     assert flat is not None
-    return g.op("Reshape", flat, g.ints([-1]))  # type: ignore[no-any-return]
+    return g.one("Reshape", flat, g.ints([-1]))
 
 
 def _reduced(g: Writer, reduction: str, rows: Value, flat: Value, news: Value, count: Value) -> Value:
@@ -69,8 +68,8 @@ def _reduced(g: Writer, reduction: str, rows: Value, flat: Value, news: Value, c
     if reduction == "mul":
         return x * g.reduce_prod(table, [1], keepdims=False)
     if reduction == "max":
-        return g.op("Max", x, g.reduce_max(table, [1], keepdims=False))  # type: ignore[no-any-return]
-    return g.op("Min", x, g.reduce_min(table, [1], keepdims=False))  # type: ignore[no-any-return]
+        return g.one("Max", x, g.reduce_max(table, [1], keepdims=False))
+    return g.one("Min", x, g.reduce_min(table, [1], keepdims=False))
 
 
 def _neutral(reduction: str, dtype: int) -> float:
@@ -91,7 +90,7 @@ def scatter_elements(g: Writer, call: Call) -> Value | None:
     assert indices is not None
     reduction, axis = call.get("reduction", "none"), call.get("axis", 0) % data.rank
     if call.op_type == "Scatter":
-        return g.op("ScatterElements", data, indices, updates, axis=axis)  # type: ignore[no-any-return]
+        return g.one("ScatterElements", data, indices, updates, axis=axis)
     if reduction == "none":
         return None
     rank = data.rank
@@ -117,7 +116,7 @@ def scatter_elements(g: Writer, call: Call) -> Value | None:
         g.op("Reshape", updates, column),
         count,
     )
-    return g.op("Reshape", made, sizes)  # type: ignore[no-any-return]
+    return g.one("Reshape", made, sizes)
 
 
 @form("TensorScatter")
@@ -136,7 +135,7 @@ def tensor_scatter(g: Writer, call: Call) -> Value:
     if call.get("mode", "linear") == "circular":
         places = g.mod(places, g.gather(g.op("Shape", cache), [axis], 0))
     wide = g.op("Expand", places, sizes)
-    return g.op("ScatterElements", cache, wide, update, axis=axis)  # type: ignore[no-any-return]
+    return g.one("ScatterElements", cache, wide, update, axis=axis)
 
 
 @form("GatherND")
@@ -145,7 +144,7 @@ def gather_nd(g: Writer, call: Call) -> Value | None:
     x, indices, batches = call.x, call.inputs[1], call.get("batch_dims", 0)
     assert indices is not None
     if not batches:
-        return g.op("GatherND", x, indices)  # type: ignore[no-any-return]
+        return g.one("GatherND", x, indices)
     sizes = g.op("Shape", indices)
     single = g.concat([g.slice(sizes, [0], [indices.rank - 1], [0]), g.ints([1])], 0)
     parts = []
@@ -153,7 +152,7 @@ def gather_nd(g: Writer, call: Call) -> Value | None:
         places = g.op("Range", g.ints(0), g.gather(sizes, g.ints(i), 0), g.ints(1))
         shaped = g.op("Reshape", places, g.ints([-1 if k == i else 1 for k in range(indices.rank)]))
         parts.append(g.op("Expand", shaped, single))
-    return g.op("GatherND", x, g.concat([*parts, indices], indices.rank - 1))  # type: ignore[no-any-return]
+    return g.one("GatherND", x, g.concat([*parts, indices], indices.rank - 1))
 
 
 @form("TopK")

@@ -32,19 +32,19 @@ def reshape(g: Writer, call: Call) -> Value | None:
     """allowzero=1: a 0 among the sizes means a size of 0."""
     if not call.get("allowzero", 0):
         if call.has("shape"):
-            return g.op("Reshape", call.x, g.ints(call.get("shape")))  # type: ignore[no-any-return]
-        return g.op("Reshape", *call.inputs)  # type: ignore[no-any-return]
+            return g.one("Reshape", call.x, g.ints(call.get("shape")))
+        return g.one("Reshape", *call.inputs)
     x, sizes = call.x, call.input(1)
     assert sizes is not None
     known = call.types[0]
     if (sizes.constant is not None and (sizes.constant != 0).all()) or (
         sizes.constant is None and known is not None and known.is_static and all(known.shape or ())
     ):
-        return g.op("Reshape", x, sizes)  # type: ignore[no-any-return]
+        return g.one("Reshape", x, sizes)
     zero = numpy_helper.from_array(np.zeros(1, helper.tensor_dtype_to_np_dtype(x.dtype)))
 
     def empty(b: Writer) -> Value:
-        return b.newer(9, "ConstantOfShape", sizes, value=zero)  # type: ignore[no-any-return]
+        return b.newer(9, "ConstantOfShape", sizes, value=zero)
 
     if sizes.constant is not None:
         return empty(g)
@@ -65,7 +65,7 @@ def axes_of(g: Writer, call: Call) -> Value | None:
     if call.has("axes") or axes is None or axes.constant is not None:
         listed = call.get("axes") if axes is None else axes.constant.reshape(-1).tolist()  # type: ignore[union-attr]
         if listed is None:
-            return g.op(call.op_type, x)  # type: ignore[no-any-return]
+            return g.one(call.op_type, x)
         return g.squeeze(x, listed) if call.op_type == "Squeeze" else g.unsqueeze(x, listed)
     count = axes.size(0) if axes.rank else 1
     rank = x.rank + (count or 0) if call.op_type == "Unsqueeze" else x.rank
@@ -76,12 +76,12 @@ def axes_of(g: Writer, call: Call) -> Value | None:
     hit = g.op("ScatterElements", g.ints([0] * rank), at, one, axis=0)
     left = g.not_(g.cast(hit, T.BOOL))
     if call.op_type == "Squeeze":
-        return g.op("Reshape", x, g.op("Compress", g.op("Shape", x), left, axis=0))  # type: ignore[no-any-return]
+        return g.one("Reshape", x, g.op("Compress", g.op("Shape", x), left, axis=0))
     if count is None:
         return None
     free = g.op("Compress", g.ints(list(range(rank))), left, axis=0)
     sizes = g.op("ScatterElements", g.ints([1] * rank), free, g.op("Shape", x), axis=0)
-    return g.op("Reshape", x, sizes)  # type: ignore[no-any-return]
+    return g.one("Reshape", x, sizes)
 
 
 @form("Split")
@@ -137,7 +137,7 @@ def pad(g: Writer, call: Call) -> Value | None:
         pads = g.op("ScatterElements", g.ints([0] * (2 * rank)), g.concat([at, at + rank], 0), pads, axis=0)
     assert pads is not None
     if mode != "wrap" or g.opset >= 19:
-        return g.op("Pad", x, pads, value, mode=mode)  # type: ignore[no-any-return]
+        return g.one("Pad", x, pads, value, mode=mode)
     y = x
     for axis in range(x.rank):
         size = g.gather(g.op("Shape", y), g.ints(axis), 0)
@@ -159,7 +159,7 @@ def slice_(g: Writer, call: Call) -> Value | None:
 
 
 @form("Identity")
-def identity(g: Writer, call: Call) -> Value | None:
+def identity(g: Writer, call: Call) -> Value | None:  # noqa: ARG001
     """Of a type that the target's Identity lacks, the value itself."""
     return call.x if not call.x.name.startswith("%") or call.x.type is None else None
 
@@ -170,7 +170,7 @@ def flatten(g: Writer, call: Call) -> Value | None:
     axis = call.get("axis", 1)
     if axis >= 0:
         return None
-    return g.op("Flatten", call.x, axis=axis + call.x.rank)  # type: ignore[no-any-return]
+    return g.one("Flatten", call.x, axis=axis + call.x.rank)
 
 
 @form("SpaceToDepth", "DepthToSpace")
@@ -181,10 +181,10 @@ def space_to_depth(g: Writer, call: Call) -> Value | None:
     if call.op_type == "DepthToSpace" or mode != "CRD":
         return None
     n, c, height, width = (g.dim(x, i) for i in range(4))
-    high, wide = _over(g, height, size), _over(g, width, size)
+    high, wide = _over(height, size), _over(width, size)
     apart = g.reshape(x, [n, c, high, size, wide, size])
     return g.reshape(g.transpose(apart, [0, 1, 3, 5, 2, 4]), [n, g.product([c, size * size]), high, wide])
 
 
-def _over(g: Writer, dim: Any, size: int) -> Any:
+def _over(dim: Any, size: int) -> Any:
     return dim // size if isinstance(dim, int) else dim / size

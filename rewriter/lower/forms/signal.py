@@ -38,8 +38,8 @@ def dft(g: Writer, call: Call) -> Value | None:
     along %= x.rank
     if g.opset >= 17 and not (inverse and onesided) and "DFT" not in g.absent:
         if g.opset < 20:
-            return g.newer(17, "DFT", x, length, axis=along, inverse=inverse, onesided=onesided)  # type: ignore[no-any-return]
-        return g.newer(20, "DFT", x, length, g.ints(along), inverse=inverse, onesided=onesided)  # type: ignore[no-any-return]
+            return g.newer(17, "DFT", x, length, axis=along, inverse=inverse, onesided=onesided)
+        return g.newer(20, "DFT", x, length, g.ints(along), inverse=inverse, onesided=onesided)
     count = _number(length) if length is not None else g.dim(x, along)
     if length is None and inverse and onesided:
         count = (count - 1) * 2
@@ -121,7 +121,7 @@ def _tables(
 
     def numbers(end: int | Value) -> Value:
         limit = g.op("Reshape", g.sizes([end]), g.ints([]))
-        return g.op("Range", g.ints(0), limit, g.ints(1))  # type: ignore[no-any-return]
+        return g.one("Range", g.ints(0), limit, g.ints(1))
 
     total = g.sizes([count])
     turns = g.mod(g.unsqueeze(numbers(kept), [1]) * g.unsqueeze(numbers(used), [0]), total)
