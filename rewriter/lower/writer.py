@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import AttributeProto, NodeProto, defs, helper, numpy_helper
 
-from rewriter.errors import DecompositionError, NeedsRank, UnsupportedAtOpset
+from rewriter.errors import DecompositionError, NeedsRank, UnsupportedAtOpset, UnsupportedParameter
 from rewriter.graph.arithmetic import evaluate
 from rewriter.lower import schemas
 from rewriter.lower.bodies import replay, write_body
@@ -138,7 +138,7 @@ class Writer(Builder):
                 mark = self.mark()
                 try:
                     made = way(self, call)
-                except (NeedsRank, UnsupportedAtOpset) as error:
+                except (NeedsRank, UnsupportedAtOpset, UnsupportedParameter) as error:
                     first = first or error
                     self.rewind(mark)
                     continue

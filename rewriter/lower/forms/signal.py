@@ -114,6 +114,7 @@ def _tables(
 ) -> tuple[Value, Value]:
     """cos and ∓sin of 2π k n / N; over N for the inverse."""
     if isinstance(count, int) and isinstance(kept, int) and isinstance(used, int):
+        g.afford(2 * kept * min(used, count))
         angle = 2 * np.pi * (np.outer(np.arange(kept), np.arange(min(used, count))) % count) / count
         scale = count if inverse else 1
         return g.const(np.cos(angle) / scale, x), g.const(np.sin(angle) / (scale if inverse else -1), x)
