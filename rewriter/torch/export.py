@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,10 +18,12 @@ from rewriter.derive.translate import (
     untranslated,
 )
 from rewriter.errors import ExportError, RewriteError, UsageError
+from rewriter.storage.scratch import scratch_folder
 from rewriter.torch.fallthrough import safe_fallthrough
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from rewriter.pipeline import PathLike
     from rewriter.report import Report
@@ -66,8 +66,8 @@ def export(
     names = {"input_names": input_names, "output_names": output_names}
     given = dict(kwargs or {})
     refusals: list[tuple[str, Exception]] = []
-    with _evaluating(model), tempfile.TemporaryDirectory(prefix="rewriter-export-") as folder:
-        path = Path(folder) / "exported.onnx"
+    with _evaluating(model), scratch_folder() as folder:
+        path = folder / "exported.onnx"
         for dynamo in (True, False):
             exporter = f"torch.onnx.export(dynamo={dynamo})"
             try:
