@@ -9,6 +9,7 @@ from onnx import FunctionProto
 
 from rewriter.domains import normal_domain
 from rewriter.errors import DecompositionError, OpsetError, UnsupportedAtOpset
+from rewriter.graph.corrections import correct_types
 from rewriter.graph.expanding import Region, Surroundings, expand_fully
 from rewriter.graph.functions import Frames
 from rewriter.graph.interface import (
@@ -35,8 +36,6 @@ from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.target import bring, moves, refusal
-from rewriter.graph.types import contradicts, refine, without_sizes
-from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from rewriter.errors import Where
@@ -368,27 +367,8 @@ class _Run:
         if self.result.invented_dims:
             name_invented_dims(self.result.invented_dims, scopes, main.types, input_symbols(self.model))
             self.result.interface = Interface.of(self.model)
-        if not main.contradicted:
-            return
-        for item in main.contradicted:
-            self.result.warnings.append(
-                f"{item.where}: the declared type of its output contradicts what it computes"
-            )
-        free = input_symbols(self.model)
-        for scope in scopes:
-            graph = scope.graph
-            for value in graph.value_info:
-                inferred = main.types(scope).get(value.name)
-                declared = TensorType.from_proto(value.type)
-                if inferred is None or declared is None:
-                    continue
-                # A size that was wrong elsewhere is not believed here unless it is found anew.
-                credible = refine(inferred, without_sizes(declared, main.wrong_sizes), free)
-                if credible is not None and (
-                    contradicts(inferred, declared, free) or _opens(credible, declared)
-                ):
-                    self.result.warnings.append(f"'{value.name}' was declared {declared}, it is {credible}")
-                    value.type.tensor_type.CopyFrom(credible.to_proto().tensor_type)
+        sites = main.sites(self.survey.holding)
+        self.result.warnings += correct_types(main, sites, input_symbols(self.model))
 
     def _import(self, frame: Frame, domains: dict[str, int]) -> None:
         """Import what a decomposition uses besides the default domain."""
@@ -404,14 +384,6 @@ class _Run:
         gone = {d for d in self.domains_before - now if d}
         self.result.dropped_opsets = [item.domain for item in self.model.opset_import if item.domain in gone]
         remove_imports(self.model, gone)
-
-
-def _opens(new: TensorType, old: TensorType) -> bool:
-    """Whether ``new`` leaves a size open that has a number in ``old``."""
-    return any(
-        isinstance(y, int) and not isinstance(x, int)
-        for x, y in zip(new.shape or (), old.shape or (), strict=False)
-    )
 
 
 def _take_stock(result: Decomposed, found: Survey, selection: Selection) -> None:

@@ -21,6 +21,7 @@ from onnx import (
 )
 
 from rewriter.errors import ExternalDataError, ModelReadError
+from rewriter.graph.names import set_name
 from rewriter.storage.dtypes import element_bits
 
 if TYPE_CHECKING:
@@ -153,7 +154,7 @@ class _Hasher:
         by_value = not weight or self.version > 1
         reduced = TensorProto()
         if tensor.name:
-            reduced.name = tensor.name
+            set_name(reduced, tensor.name)
         reduced.dims.extend(tensor.dims)
         reduced.data_type = tensor.data_type
         if tensor.data_type == TensorProto.STRING:

@@ -47,7 +47,19 @@ def folders_of(*files: Source | None) -> list[Path]:
 
 @contextmanager
 def open_source(source: Source) -> Iterator[ModelFile]:
-    """The model of ``source`` as a skeleton; ``source`` itself is never changed."""
+    """The model of ``source`` as a skeleton; ``source`` itself is never changed.
+
+    Raises ModelReadError where the file cannot be read, or holds what ONNX does not allow.
+    """
+    from rewriter.graph.validate import validate
+
+    with _opened(source) as file:
+        validate(file.model)
+        yield file
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[ModelFile]:
     from onnx import ModelProto
 
     from rewriter.storage import ModelFile

@@ -10,6 +10,8 @@ from onnx import TensorProto, TypeProto, helper
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+_KNOWN = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+
 #: A size known as a number, known by name (``"batch"``), or not known.
 Dim = int | str | None
 
@@ -41,11 +43,11 @@ class TensorType:
 
     @classmethod
     def from_proto(cls, proto: TypeProto | None) -> TensorType | None:
-        """The tensor type in ``proto``; None where it is absent, undefined, or not a dense tensor."""
+        """The tensor type in ``proto``; None where it is absent, undefined, unknown to onnx, or not a dense tensor."""
         if proto is None or not proto.HasField("tensor_type"):
             return None
         tensor = proto.tensor_type
-        if tensor.elem_type == TensorProto.UNDEFINED:
+        if tensor.elem_type not in _KNOWN:
             return None
         if not tensor.HasField("shape"):
             return cls(tensor.elem_type)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 from onnx import TensorProto, TypeProto, numpy_helper
 
+from rewriter.errors import ModelReadError
 from rewriter.graph.arithmetic import MAX_ELEMENTS, OPERATORS, Array, evaluate, is_known, settled
 from rewriter.graph.constants import literal
+from rewriter.storage.arrays import from_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,12 +98,9 @@ def _small(tensor: TensorProto) -> Array | None:
     """The value of a small inline tensor of numbers."""
     if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
         return None
-    size = 1
-    for dim in tensor.dims:
-        size *= dim
-    if size > MAX_ELEMENTS:
+    if prod(tensor.dims) > MAX_ELEMENTS:
         return None
     try:
-        return numpy_helper.to_array(tensor)
-    except (ValueError, TypeError):
+        return from_message(tensor)
+    except ModelReadError:  # its elements do not fit its type and dims: whoever needs them says so
         return None

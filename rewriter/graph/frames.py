@@ -43,10 +43,13 @@ class Frame:
     errors: dict[Found, RewriteError] = field(default_factory=dict)
     #: Placeholders whose declared type contradicts what their pass infers.
     contradicted: list[Found] = field(default_factory=list)
+    #: Whether any other declared type does.
+    contradictory: bool = False
     #: The sizes that were declared wrongly there: those of one traced call, likely, and as wrong elsewhere.
     wrong_sizes: set[int] = field(default_factory=set)
     _constants: dict[Scope, Constants] = field(default_factory=dict)
     _declared: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
+    _no_tensors: dict[Scope, set[str]] = field(default_factory=dict)
     _types: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
 
     @property
@@ -82,6 +85,16 @@ class Frame:
         if scope not in self._declared:
             self._declared[scope] = _declared(scope)
         return self._declared[scope]
+
+    def no_tensors(self, scope: Scope) -> set[str]:
+        """The values that the model declares in ``scope`` as sequences, optionals, maps or sparse tensors."""
+        if scope not in self._no_tensors:
+            self._no_tensors[scope] = {
+                value.name
+                for value in scope.graph.value_info
+                if value.type.WhichOneof("value") not in (None, "tensor_type")
+            }
+        return self._no_tensors[scope]
 
     def types(self, scope: Scope) -> dict[str, TensorType]:
         """The types in ``scope`` after inference; the declared ones before."""

@@ -160,7 +160,7 @@ class Frames:
     def _infer(self, frame: Frame) -> None:
         given = frame.given
         copy = self._settle(frame, forget_declared=False)
-        if frame.contradicted:
+        if frame.contradicted or frame.contradictory:
             # A declared type is wrong, and with it whatever has been concluded from declared types.
             frame.forget(given)
             copy = self._settle(frame, forget_declared=True)
@@ -173,7 +173,7 @@ class Frames:
         self._run(frame, copy, sites)
         rounds = _MAX_WORK // (len(copy.source.graph.node) + 1)
         while rounds > 0 and copy.failure is None and not self._is_complete(frame, sites):
-            if frame.contradicted and not forget_declared:
+            if (frame.contradicted or frame.contradictory) and not forget_declared:
                 break
             made = fold(copy.source.graph, copy.model.graph)
             if not made:
@@ -209,6 +209,8 @@ class Frames:
         for number, site in enumerate(sites):
             copy.mark(site.scope, site.index, number)
             forgotten.setdefault(site.scope, set()).update(site.node.output)
+            if frame.no_tensors(site.scope).intersection(site.node.output):
+                frame.contradictory = True
         for place in scope.walk():
             if forget_declared:
                 copy.forget(place)
@@ -224,7 +226,8 @@ class Frames:
         begin()
         self._open.append((frame, sites))
         try:
-            inference.run(copy, self._interrupts, begin)
+            if inference.run(copy, self._interrupts, begin):
+                frame.contradictory = True
         finally:
             self._open.pop()
 
@@ -284,7 +287,12 @@ class Frames:
             len(self._open) > _MAX_DEPTH or len(self._made) >= _MAX_FRAMES
         ):
             return []  # nothing in it is replaced: its types may stay unknown
-        return self._frame(frame, call, types).outputs
+        answer = self._frame(frame, call, types).outputs
+        declared = frame.declared(call.scope)
+        for name, proto in zip(call.node.output, answer, strict=False):
+            if contradicts(TensorType.from_proto(proto), declared.get(name)):
+                frame.contradictory = True
+        return answer
 
     # --- frames ---------------------------------------------------------------------------------------------
 

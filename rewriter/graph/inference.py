@@ -32,18 +32,20 @@ Data propagation (a Reshape to a shape computed from ``Shape``) is on where it c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onnx import FunctionProto, ModelProto, TensorProto, TypeProto, helper, shape_inference
 
+from rewriter.domains import is_standard_domain
 from rewriter.graph.hooks import hooked
 from rewriter.graph.interface import dims_of
 from rewriter.graph.lift import lift
+from rewriter.graph.names import set_name, value_named
 from rewriter.graph.nesting import is_nested_too_much
 from rewriter.graph.outer import show_constants
 from rewriter.graph.propagation import can_tell_more, hidden_operators, hide, infer_hidden
-from rewriter.graph.scopes import Scope, graphs_of
+from rewriter.graph.scopes import Scope, graphs_of, text
 from rewriter.graph.types import common
 from rewriter.types import TensorType
 
@@ -77,6 +79,8 @@ class Copy:
     inferred: ModelProto | None = None
     #: Why onnx's inference gave up, if it did.
     failure: str | None = None
+    #: Values that were declared with negative sizes, which the copy leaves out.
+    negative: list[str] = field(default_factory=list)
 
     @property
     def model(self) -> ModelProto:
@@ -93,11 +97,19 @@ class Copy:
         self.place(scope).node[index].attribute.add(name=SITE, type=2, i=number)
 
     def forget(self, scope: Scope, names: set[str] | None = None) -> None:
-        """Drop the declared types of ``names`` (None: of all values but inputs and outputs) in ``scope``."""
+        """Drop the declared types of ``names`` in ``scope``.
+
+        None: of all values but the inputs, and the results of operators that inference does not know.
+        """
         graph = self.place(scope)
-        if not graph.value_info:
-            return
-        kept = [] if names is None else [value for value in graph.value_info if value.name not in names]
+        if names is None:
+            unknown = _of_unknown_operators(graph)
+            for value in graph.output:
+                if value.name not in unknown:
+                    value.ClearField("type")
+            kept = [value for value in graph.value_info if value.name in unknown]
+        else:
+            kept = [value for value in graph.value_info if value.name not in names]
         if len(kept) != len(graph.value_info):
             copies = [value.SerializeToString() for value in kept]
             del graph.value_info[:]
@@ -126,17 +138,18 @@ def copy_main(
         elif tensor.data_type in _INTEGERS and file.nbytes(tensor) <= _SMALL:
             kept.append(_loaded(file, tensor))
         elif tensor.name not in inputs:
-            value = model.graph.input.add(name=tensor.name)
+            value = value_named(tensor.name)
             value.type.CopyFrom(TensorType(tensor.data_type, tuple(tensor.dims)).to_proto())
+            model.graph.input.append(value)
     if len(kept) != len(model.graph.initializer):
         copies = [tensor.SerializeToString() for tensor in kept]
         del model.graph.initializer[:]
         for raw in copies:
             model.graph.initializer.add().MergeFromString(raw)
     _spell_default_domain(model)
-    open_negative_sizes(model)
+    negative = open_negative_sizes(model)
     lift(model)
-    return Copy(model, scope)
+    return Copy(model, scope, negative=negative)
 
 
 def copy_function(
@@ -155,19 +168,19 @@ def copy_function(
     model.graph.node.extend(function.node)
     model.graph.value_info.extend(function.value_info)
     for name, known in zip(function.input, inputs, strict=False):
-        value = model.graph.input.add(name=name)
+        value = value_named(name)
         if known is not None:
             value.type.CopyFrom(known)
-    for name in function.output:
-        model.graph.output.add(name=name)
+        model.graph.input.append(value)
+    model.graph.output.extend(map(value_named, function.output))
     for node in model.graph.node:
         resolve_attributes(node, attributes)
     _add_imports(model, scope.opsets, domains)
     _add_functions(model, file.model, left_out)
     _spell_default_domain(model)
-    open_negative_sizes(model)
+    negative = open_negative_sizes(model)
     lift(model)
-    return Copy(model, scope)
+    return Copy(model, scope, negative=negative)
 
 
 def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
@@ -193,36 +206,45 @@ def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) ->
             resolve_attributes(inner, values)
 
 
-def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None]) -> None:
-    """Infer ``copy``.  A fault of onnx's inference is noted in ``failure``, and the types stay as declared.
+def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None]) -> bool:
+    """Infer ``copy``; whether a declared type contradicts what inference finds.
 
-    ``hook_errors`` are those that a hook caught and that must not be swallowed (an interrupt).  ``again`` is called
-    before inference begins anew: what hooks have noted until then no longer holds.
+    A fault of onnx's inference is noted in ``failure``, and the types stay as declared.  ``hook_errors`` are those that
+    a hook caught and that must not be swallowed (an interrupt).  ``again`` is called before inference begins anew: what
+    hooks have noted until then no longer holds.
     """
     show_constants(copy.scope, copy.source.graph)
     copy.inferred = None
     copy.failure = None
+    faults: list[str] = []
     try:
-        copy.inferred = infer(copy.source, hook_errors, again)
+        copy.inferred = infer(copy.source, hook_errors, again, faults)
     except Exception as error:  # noqa: BLE001  (onnx raises RuntimeError and others besides its own InferenceError)
         copy.failure = f"{type(error).__name__}: {error}".strip()
     if hook_errors:
         raise hook_errors[0]
+    # As onnx words it: "Inferred elem type differs from existing elem type", "type case mismatch. existing=…".
+    return any("existing" in fault for fault in faults)
 
 
 def infer(
     model: ModelProto,
     hook_errors: Sequence[BaseException] = (),
     again: Callable[[], None] = lambda: None,
+    faults: list[str] | None = None,
 ) -> ModelProto:
     """``model`` with the types that onnx's inference finds, in time and memory that its nodes account for.
 
-    Raises what onnx's inference raises.  ``hook_errors`` and ``again``: see :func:`run`.
+    Raises what onnx's inference raises.  ``hook_errors`` and ``again``: see :func:`run`.  ``faults``, if given, takes
+    what strict inference says: it fails where a declared type is wrong, which others pass over.
     """
     if is_nested_too_much(model):  # calls that no hook knows stay without a type
         model = _without_functions(model)
     raw = model.SerializeToString()
-    inferred = shape_inference.infer_shapes(raw)
+    inferred = _strictly(raw, faults, again) if faults is not None else None
+    if hook_errors and inferred is None:
+        return model
+    inferred = inferred or shape_inference.infer_shapes(raw)
     if hook_errors or not can_tell_more(inferred):
         return inferred
     bounded = ModelProto.FromString(raw)
@@ -236,6 +258,16 @@ def infer(
             return inferred
         again()
         return shape_inference.infer_shapes(raw)
+
+
+def _strictly(raw: bytes, faults: list[str], again: Callable[[], None]) -> ModelProto | None:
+    """The model with types; None, with the reason in ``faults``, where some node's inference fails."""
+    try:
+        return shape_inference.infer_shapes(raw, strict_mode=True)
+    except Exception as error:  # noqa: BLE001  (as above)
+        faults.append(str(error))
+        again()
+        return None
 
 
 def _without_functions(model: ModelProto) -> ModelProto:
@@ -297,8 +329,12 @@ def _add_functions(model: ModelProto, source: ModelProto, left_out: Iterable[tup
             model.functions[-1].opset_import.add(domain=domain, version=1)
 
 
-def open_negative_sizes(model: ModelProto) -> None:
-    """Leave negative sizes out of every declared type of ``model``: inference would count with them."""
+def open_negative_sizes(model: ModelProto) -> list[str]:
+    """Leave negative sizes out of every declared type of ``model``: inference would count with them.
+
+    Returns the names of the values that had one.
+    """
+    found: list[str] = []
     waiting: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     while waiting:
         place = waiting.pop()
@@ -309,7 +345,19 @@ def open_negative_sizes(model: ModelProto) -> None:
             for _, dim in dims_of(value.type):
                 if dim.dim_value < 0:
                     dim.Clear()
+                    found.append(text(value.name))
         waiting += [graph for node in place.node for _, _, graph in graphs_of(node)]
+    return list(dict.fromkeys(found))
+
+
+def _of_unknown_operators(graph: GraphProto) -> set[str]:
+    """The results of the nodes of ``graph`` that inference neither knows nor asks about."""
+    return {
+        name
+        for node in graph.node
+        if not is_standard_domain(node.domain) and all(item.name != SITE for item in node.attribute)
+        for name in node.output
+    }
 
 
 def _spell_default_domain(model: ModelProto) -> None:
@@ -329,4 +377,6 @@ def _spell_default_domain(model: ModelProto) -> None:
 def _loaded(file: ModelFile, tensor: TensorProto) -> TensorProto:
     from onnx import numpy_helper
 
-    return numpy_helper.from_array(file.array(tensor), tensor.name)
+    loaded = numpy_helper.from_array(file.array(tensor))
+    set_name(loaded, tensor.name)
+    return loaded

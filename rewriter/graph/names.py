@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnx import FunctionProto
+from onnx import FunctionProto, ValueInfoProto
 
 from rewriter.graph.scopes import function_scope, main_scope
+from rewriter.storage.wire import key, varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onnx import GraphProto, ModelProto
+    from onnx import GraphProto, ModelProto, TensorProto
 
     from rewriter.graph.scopes import Scope
+
+
+def set_name(message: TensorProto | ValueInfoProto, name: str | bytes) -> None:
+    """Name ``message``.  A name that is not UTF-8 (protobuf gives it as bytes) goes in by the wire."""
+    if isinstance(name, str):
+        message.name = name
+    else:
+        field = message.DESCRIPTOR.fields_by_name["name"].number
+        message.MergeFromString(key(field) + varint(len(name)) + name)
+
+
+def value_named(name: str | bytes) -> ValueInfoProto:
+    """A value without a type."""
+    value = ValueInfoProto()
+    set_name(value, name)
+    return value
 
 
 class Names:

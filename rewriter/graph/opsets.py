@@ -59,14 +59,14 @@ def require_opset(root: Root, found: Survey) -> None:
 
 
 def import_default(function: FunctionProto, scope: Scope) -> None:
-    """Let a function import the default domain at the version that ``scope`` gives."""
+    """Let a function import the default domain at the version that ``scope`` gives, under the name that new nodes use."""
     if scope.opset is None:
         return
     for item in function.opset_import:
         if not normal_domain(item.domain):
             item.version = scope.opset
-            return
-    function.opset_import.add(domain="", version=scope.opset)
+    if all(item.domain for item in function.opset_import):
+        function.opset_import.add(domain="", version=scope.opset)
 
 
 def version_for(function: FunctionProto, of_model: int | None) -> int | None:

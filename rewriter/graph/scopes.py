@@ -117,6 +117,15 @@ def function_scope(function: FunctionProto, opsets: Mapping[str, int] | None = N
     return _with_bodies(Scope(function, ScopeRef(key), path, versions))
 
 
+def training_scopes(model: ModelProto) -> list[Scope]:
+    """The training graphs with their bodies.  Only their data is looked at: nothing in them is rewritten."""
+    return [
+        _with_bodies(Scope(graph, ScopeRef(), f"training {name}", opset_versions(model.opset_import)))
+        for training in model.training_info
+        for name, graph in (("initialization", training.initialization), ("algorithm", training.algorithm))
+    ]
+
+
 def function_key(function: FunctionProto) -> FunctionKey:
     return normal_domain(function.domain), function.name, function.overload
 

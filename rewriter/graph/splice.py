@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from onnx import FunctionProto, NodeProto, TensorProto, ValueInfoProto
 
 from rewriter.errors import DecompositionFault
+from rewriter.graph.names import value_named
 from rewriter.graph.scopes import first_output, graphs_of, text
 from rewriter.graph.types import without_made_up
+from rewriter.storage.wire import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -174,17 +176,8 @@ def with_names(node: NodeProto, inputs: Sequence[str], outputs: Sequence[str]) -
     for number, values in ((1, inputs), (2, outputs)):
         for value in values:
             raw = value if isinstance(value, bytes) else value.encode()
-            node.MergeFromString(bytes([number << 3 | 2]) + _varint(len(raw)) + raw)
+            node.MergeFromString(bytes([number << 3 | 2]) + varint(len(raw)) + raw)
     return node
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def apply(
@@ -259,6 +252,6 @@ def _declare(graph: GraphProto, edits: Sequence[Edit], symbols: frozenset[str]) 
 
 
 def _value_info(name: str, known: TensorType) -> ValueInfoProto:
-    value = ValueInfoProto(name=name)
+    value = value_named(name)
     value.type.CopyFrom(known.to_proto())
     return value

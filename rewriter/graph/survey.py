@@ -18,7 +18,6 @@ from rewriter.graph.scopes import (
     graphs_of,
     main_scope,
 )
-from rewriter.graph.utf8 import check_operators
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -158,9 +157,8 @@ def survey(model: ModelProto, selection: Selection, keep: Keep | None = None) ->
 
     A placeholder is a node for which the scope's opset has no schema and the model no function, outside the domains
     that runtimes own (those are taken only where ``--bind`` says so).  Raises AmbiguousMatchError where two passes
-    take one, ModelReadError where a domain or an operator has a name that is not UTF-8.
+    take one.
     """
-    check_operators(model)
     keep = keep or Keep()
     functions = {function_key(function): function for function in model.functions}
     training = _names_in_training(model)

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from onnx import AttributeProto, helper, numpy_helper
+from onnx import AttributeProto, helper
 
-from rewriter.errors import BindingError, Where
+from rewriter.errors import BindingError, ModelReadError, Where
 from rewriter.placeholder.conversion import as_kind, kind_of, plain, short
 from rewriter.placeholder.rules import Attribute, Fixed, literal
 from rewriter.placeholder.signature import Kind
+from rewriter.storage.arrays import from_message
 from rewriter.types import TensorType, dtype_name
 
 if TYPE_CHECKING:
@@ -297,7 +298,10 @@ class _Binder:
             )
         value = helper.get_attribute_value(attribute)
         if attribute.type == AttributeProto.TENSOR:
-            value = numpy_helper.to_array(value)
+            try:
+                value = from_message(attribute.t)
+            except ModelReadError as error:
+                raise self._error(f"{what}: {error.what}", error.remedy) from None
         if isinstance(value, np.ndarray) and parameter.is_tensor:
             # `value_t=` on a tensor parameter: a constant tensor given in place.
             return Ref("", TensorType(attribute.t.data_type, value.shape), value)

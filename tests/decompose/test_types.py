@@ -11,6 +11,7 @@ import pytest
 from rewriter.decompose import decompose
 from rewriter.graph.interface import renamed_outputs
 from rewriter.storage import ModelFile
+from rewriter.types import TensorType
 from tests.decompose.passes import evaluate, model_of, run_pass, selection
 
 HEAD = '<ir_version: 10, opset_import: ["": 17, "com.example": 1]>\n'
@@ -346,3 +347,50 @@ def test_a_traced_batch_is_no_size_of_what_follows() -> None:
     assert declared["t"] == declared["v"] == ["N", 2, 12]
     given = np.arange(5 * 24, dtype=np.float32).reshape(5, 4, 6)
     assert evaluate(model, x=given)[0].shape == (5, 2, 12)
+
+
+@pytest.mark.parametrize(
+    ("declared", "expected"),
+    [
+        ("int64[2, 3] p", "float32[2, 3]"),
+        ("float[7] r", "float32[2, 3]"),
+        ("seq(float[2, 3]) p", "float32[2, 3]"),
+        ("optional(float[2, 3]) r", "float32[2, 3]"),
+    ],
+)
+def test_declared_types_that_contradict_what_is_computed_are_mended_with_a_warning(
+    declared: str, expected: str
+) -> None:
+    """onnx.checker cannot know that they are wrong while the operator is opaque, and refuses them afterwards."""
+    name = declared.rpartition(" ")[2]
+    model, done = run_pass(
+        HEAD
+        + f"g (float[2, 3] x) => (float[2, 3] y) <{declared}> {{ p = com.example.Affine(x) r = Neg(p) y = Neg(r) }}"
+    )
+    onnx.checker.check_model(model, full_check=True)
+    known = {value.name: str(TensorType.from_proto(value.type)) for value in model.graph.value_info}
+    assert known[name] == expected
+    assert any(f"'{name}' was declared" in warning for warning in done.warnings)
+
+
+def test_a_declared_type_in_a_body_that_contradicts_what_is_computed_is_mended() -> None:
+    source = model_of(
+        HEAD
+        + """g (float[2, 3] x, bool c) => (float[2, 3] y) { y = If (c) <
+            then_branch = a () => (float[2, 3] t) { t = com.example.Affine(x) },
+            else_branch = b () => (float[2, 3] e) { e = Neg(x) }> }"""
+    )
+    then = source.graph.node[0].attribute[0].g
+    then.output[0].type.tensor_type.shape.dim[1].dim_value = 4
+    onnx.checker.check_model(source)
+    model, done = run_pass(source)
+    onnx.checker.check_model(model, full_check=True)
+    assert any("'t' was declared float32[2, 4], it is float32[2, 3]" in warning for warning in done.warnings)
+
+
+def test_an_output_that_is_declared_what_it_is_not_stays_and_is_reported() -> None:
+    source = model_of(HEAD + "g (float[2, 3] x) => (float[5] y) { p = com.example.Affine(x) y = Neg(p) }")
+    onnx.checker.check_model(source, full_check=True)
+    model, done = run_pass(source)
+    assert model.graph.output[0] == source.graph.output[0]
+    assert any("output 'y'" in warning and "onnx.checker" in warning for warning in done.warnings)

@@ -1,0 +1,205 @@
+"""What protobuf allows in a model and ONNX does not, refused at one place, before anything reads the model.
+
+Refused with a :class:`ModelReadError` that names the place:
+
+1. A domain, an operator, an attribute, a function or a size whose name is not UTF-8 (protobuf gives such a name as
+   bytes).  A value may have one: see :mod:`rewriter.graph.utf8`.
+2. An imported version that is negative, or does not fit in 32 bits, as onnx and the runtimes keep versions.
+3. A tensor without an element type, or of one that the installed onnx does not know.  A tensor with negative dims, or
+   with more bits than 64 bits count, or with other elements than its dims say.  Of a tensor that is not in memory the
+   last is seen when it is loaded.
+4. A declared type whose element type the installed onnx does not know.  A type that is not declared is allowed.
+5. An attribute without a type, of an unknown one, or without the tensor or the graph that its type promises.
+6. A node without an operator.
+
+What onnx.checker refuses besides (a value that two nodes make, a node before its inputs) does no harm here, and stays
+as it is.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from onnx import AttributeProto, FunctionProto, TensorProto, helper
+
+from rewriter.errors import ModelReadError
+from rewriter.graph.interface import dims_of
+from rewriter.graph.scopes import function_scope, main_scope, text, training_scopes
+from rewriter.storage.dtypes import element_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onnx import ModelProto, NodeProto, SparseTensorProto, TypeProto
+
+    from rewriter.errors import Where
+    from rewriter.graph.scopes import Scope
+
+_DTYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+_KINDS = frozenset(AttributeProto.AttributeType.values()) - {AttributeProto.UNDEFINED}
+#: Of an attribute's type, the field that must be there.
+_FIELDS = {
+    AttributeProto.TENSOR: "t",
+    AttributeProto.GRAPH: "g",
+    AttributeProto.SPARSE_TENSOR: "sparse_tensor",
+    AttributeProto.TYPE_PROTO: "tp",
+}
+_COMPLEX = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
+_NOT_UTF8 = "the file is damaged, or whoever wrote it must name it in UTF-8"
+
+
+def validate(model: ModelProto) -> None:
+    """ModelReadError where ``model``, complete or without its weights, breaks a rule; the first one found is told."""
+    for owner in (model, *model.functions):
+        for item in owner.opset_import:
+            _check_name("a domain that is imported", item.domain)
+            if not 0 <= item.version < 1 << 31:
+                raise ModelReadError(
+                    f"version {item.version} of the domain '{item.domain or 'ai.onnx'}' is imported: there is no such "
+                    "version",
+                    remedy="the file is damaged; export the model again",
+                )
+    for function in model.functions:
+        for name in (function.domain, function.name, function.overload, *function.attribute):
+            _check_name("a function, or an attribute of one,", name)
+    for root in (main_scope(model), *map(function_scope, model.functions), *training_scopes(model)):
+        for scope in root.walk():
+            _check_scope(scope)
+
+
+def _check_scope(scope: Scope) -> None:
+    graph = scope.graph
+    values = [*graph.value_info]
+    if isinstance(graph, FunctionProto):
+        for attribute in graph.attribute_proto:
+            _check_attribute(attribute, scope)
+    else:
+        values += [*graph.input, *graph.output]
+        for tensor in graph.initializer:
+            _check_tensor(tensor, scope.path)
+        for sparse in graph.sparse_initializer:
+            _check_sparse(sparse, scope.path)
+    for value in values:
+        proto = value.type
+        if proto.HasField("tensor_type"):  # most values; the others are looked at below
+            tensor = proto.tensor_type
+            if (tensor.elem_type in _DTYPES or not tensor.elem_type) and all(
+                type(dim.dim_param) is str for dim in tensor.shape.dim
+            ):
+                continue
+        _check_type(proto, f"the type of '{text(value.name)}'", scope.path)
+    for node in graph.node:
+        op_type = node.op_type
+        if not (type(op_type) is type(node.domain) is type(node.overload) is str):
+            where = scope.where(node)
+            for what, name in (("domain", node.domain), ("operator", op_type), ("overload", node.overload)):
+                _check_name(f"the {what} of a node", name, where)
+        if not op_type:
+            raise _invalid("the node has no operator", scope.where(node))
+        for attribute in node.attribute:
+            _check_attribute(attribute, scope, node)
+
+
+def _check_attribute(attribute: AttributeProto, scope: Scope, node: NodeProto | None = None) -> None:
+    kind = attribute.type
+    if type(attribute.name) is str and kind in _PLAIN and not attribute.ref_attr_name:
+        return
+    where = scope.path if node is None else scope.where(node)
+    _check_name("an attribute", attribute.name, where)
+    _check_name("the attribute that is referred to", attribute.ref_attr_name, where)
+    what = f"attribute '{attribute.name}'"
+    if kind not in _KINDS:
+        raise _invalid(f"{what} has no type" if not kind else f"{what} has the unknown type {kind}", where)
+    if attribute.ref_attr_name:
+        return
+    if kind in _FIELDS and not attribute.HasField(_FIELDS[kind]):
+        name = AttributeProto.AttributeType.Name(kind).lower().replace("_", " ")
+        raise _invalid(f"{what} is declared a {name} and holds none", where)
+    for tensor in (attribute.t,) if kind == AttributeProto.TENSOR else attribute.tensors:
+        _check_tensor(tensor, where, what)
+    if kind == AttributeProto.SPARSE_TENSOR:
+        _check_sparse(attribute.sparse_tensor, where, what)
+    for sparse in attribute.sparse_tensors:
+        _check_sparse(sparse, where, what)
+    for proto in (attribute.tp,) if kind == AttributeProto.TYPE_PROTO else attribute.type_protos:
+        _check_type(proto, what, where)
+
+
+#: Attributes of these types hold nothing that could be wrong.
+_PLAIN = frozenset(
+    {
+        AttributeProto.INT,
+        AttributeProto.INTS,
+        AttributeProto.FLOAT,
+        AttributeProto.FLOATS,
+        AttributeProto.STRING,
+        AttributeProto.STRINGS,
+    }
+)
+
+
+def _check_tensor(tensor: TensorProto, where: Where | str, what: str = "") -> None:
+    what = what or f"tensor '{text(tensor.name)}'"
+    if tensor.data_type not in _DTYPES:
+        known = f"of type {tensor.data_type}, which the installed onnx does not know"
+        raise _invalid(f"{what} is {known if tensor.data_type else 'without an element type'}", where)
+    dims = tensor.dims
+    count, bits = prod(dims), element_bits(tensor.data_type)
+    if dims and (min(dims) < 0 or count * max(bits, 1) >= 1 << 63):
+        raise _invalid(f"{what} has the impossible dims {list(dims)}", where)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return
+    if tensor.HasField("raw_data"):
+        stored, needed = len(tensor.raw_data), (count * bits + 7) // 8
+    else:
+        field = helper.tensor_dtype_to_field(tensor.data_type)
+        stored = len(getattr(tensor, field))
+        needed = count if bits >= 8 or field == "string_data" else stored
+        needed *= 2 if tensor.data_type in _COMPLEX else 1
+    if stored != needed:
+        raise _invalid(f"{what} has the dims {list(dims)}, and not the elements for them", where)
+
+
+def _check_sparse(sparse: SparseTensorProto, where: Where | str, what: str = "") -> None:
+    what = what or f"sparse tensor '{text(sparse.values.name)}'"
+    _check_tensor(sparse.values, where, f"the values of {what}")
+    _check_tensor(sparse.indices, where, f"the indices of {what}")
+    if sparse.dims and (min(sparse.dims) < 0 or prod(sparse.dims) >= 1 << 63):
+        raise _invalid(f"{what} has the impossible dims {list(sparse.dims)}", where)
+
+
+def _check_type(proto: TypeProto, what: str, where: str | Where) -> None:
+    for kind in _element_types(proto):
+        if kind and kind not in _DTYPES:
+            raise _invalid(
+                f"{what} has the element type {kind}, which the installed onnx does not know", where
+            )
+    for _, dim in dims_of(proto):
+        if type(dim.dim_param) is not str:
+            _check_name(f"a size in {what}", dim.dim_param, where)
+
+
+def _element_types(proto: TypeProto) -> Iterator[int]:
+    """The element types in a type, those of the elements of sequences, optionals and maps among them."""
+    kind = proto.WhichOneof("value")
+    if kind in ("tensor_type", "sparse_tensor_type"):
+        yield getattr(proto, kind).elem_type
+    elif kind in ("sequence_type", "optional_type"):
+        yield from _element_types(getattr(proto, kind).elem_type)
+    elif kind == "map_type":
+        yield proto.map_type.key_type
+        yield from _element_types(proto.map_type.value_type)
+
+
+def _check_name(what: str, name: str | bytes, where: Where | str | None = None) -> None:
+    if type(name) is bytes:
+        raise ModelReadError(
+            f"{what} is called '{text(name)}', which is not UTF-8", where=where, remedy=_NOT_UTF8
+        )
+
+
+def _invalid(what: str, where: Where | str) -> ModelReadError:
+    return ModelReadError(
+        f"{what}: this is not a valid ONNX model", where=where, remedy="export the model again"
+    )
