@@ -59,7 +59,7 @@ def require_opset(root: Root, found: Survey) -> None:
 
 
 def import_default(function: FunctionProto, scope: Scope) -> None:
-    """Let a function import the default domain at the version that ``scope`` gives, under the name that new nodes use."""
+    """Let a function import the default domain at the version of ``scope``, under the name that new nodes use."""
     if scope.opset is None:
         return
     for item in function.opset_import:

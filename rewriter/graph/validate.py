@@ -5,12 +5,14 @@ Refused with a :class:`ModelReadError` that names the place:
 1. A domain, an operator, an attribute, a function or a size whose name is not UTF-8 (protobuf gives such a name as
    bytes).  A value may have one: see :mod:`rewriter.graph.utf8`.
 2. An imported version that is negative, or does not fit in 32 bits, as onnx and the runtimes keep versions.
-3. A tensor without an element type, or of one that the installed onnx does not know.  A tensor with negative dims, or
-   with more bits than 64 bits count, or with other elements than its dims say.  Of a tensor that is not in memory the
-   last is seen when it is loaded.
-4. A declared type whose element type the installed onnx does not know.  A type that is not declared is allowed.
-5. An attribute without a type, of an unknown one, or without the tensor or the graph that its type promises.
-6. A node without an operator.
+3. A tensor with negative dims, or with more bits than 64 bits count.  Whether the stored elements fit the dims is seen
+   when they are loaded.
+4. An attribute without a type, of an unknown one, or without the tensor or the graph that its type promises.  A tensor
+   in an attribute without an element type, or of one that the installed onnx does not know.
+5. A node without an operator.
+
+An initializer or a declared type may be of an element type that the installed onnx does not know: it is kept as it is,
+and taken for unknown.
 
 What onnx.checker refuses besides (a value that two nodes make, a node before its inputs) does no harm here, and stays
 as it is.
@@ -21,7 +23,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from onnx import AttributeProto, FunctionProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, TensorProto
 
 from rewriter.errors import ModelReadError
 from rewriter.graph.interface import dims_of
@@ -29,8 +31,6 @@ from rewriter.graph.scopes import function_scope, main_scope, text, training_sco
 from rewriter.storage.dtypes import element_bits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from onnx import ModelProto, NodeProto, SparseTensorProto, TypeProto
 
     from rewriter.errors import Where
@@ -45,7 +45,6 @@ _FIELDS = {
     AttributeProto.SPARSE_TENSOR: "sparse_tensor",
     AttributeProto.TYPE_PROTO: "tp",
 }
-_COMPLEX = frozenset({TensorProto.COMPLEX64, TensorProto.COMPLEX128})
 _NOT_UTF8 = "the file is damaged, or whoever wrote it must name it in UTF-8"
 
 
@@ -82,13 +81,9 @@ def _check_scope(scope: Scope) -> None:
             _check_sparse(sparse, scope.path)
     for value in values:
         proto = value.type
-        if proto.HasField("tensor_type"):  # most values; the others are looked at below
-            tensor = proto.tensor_type
-            if (tensor.elem_type in _DTYPES or not tensor.elem_type) and all(
-                type(dim.dim_param) is str for dim in tensor.shape.dim
-            ):
-                continue
-        _check_type(proto, f"the type of '{text(value.name)}'", scope.path)
+        plain = proto.HasField("tensor_type")  # most are; put into words only where one is wrong
+        if not plain or not all(type(dim.dim_param) is str for dim in proto.tensor_type.shape.dim):
+            _check_type(proto, f"the type of '{text(value.name)}'", scope.path)
     for node in graph.node:
         op_type = node.op_type
         if not (type(op_type) is type(node.domain) is type(node.overload) is str):
@@ -140,56 +135,27 @@ _PLAIN = frozenset(
 
 
 def _check_tensor(tensor: TensorProto, where: Where | str, what: str = "") -> None:
+    in_attribute = bool(what)
     what = what or f"tensor '{text(tensor.name)}'"
-    if tensor.data_type not in _DTYPES:
-        known = f"of type {tensor.data_type}, which the installed onnx does not know"
-        raise _invalid(f"{what} is {known if tensor.data_type else 'without an element type'}", where)
+    if in_attribute and tensor.data_type not in _DTYPES:
+        unknown = f"of the element type {tensor.data_type}, which the installed onnx does not know"
+        raise _invalid(f"{what} is {unknown if tensor.data_type else 'without an element type'}", where)
     dims = tensor.dims
-    count, bits = prod(dims), element_bits(tensor.data_type)
-    if dims and (min(dims) < 0 or count * max(bits, 1) >= 1 << 63):
+    if dims and (min(dims) < 0 or prod(dims) * max(element_bits(tensor.data_type), 1) >= 1 << 63):
         raise _invalid(f"{what} has the impossible dims {list(dims)}", where)
-    if tensor.data_location == TensorProto.EXTERNAL:
-        return
-    if tensor.HasField("raw_data"):
-        stored, needed = len(tensor.raw_data), (count * bits + 7) // 8
-    else:
-        field = helper.tensor_dtype_to_field(tensor.data_type)
-        stored = len(getattr(tensor, field))
-        needed = count if bits >= 8 or field == "string_data" else stored
-        needed *= 2 if tensor.data_type in _COMPLEX else 1
-    if stored != needed:
-        raise _invalid(f"{what} has the dims {list(dims)}, and not the elements for them", where)
 
 
 def _check_sparse(sparse: SparseTensorProto, where: Where | str, what: str = "") -> None:
+    _check_tensor(sparse.values, where, what)
+    _check_tensor(sparse.indices, where, what)
     what = what or f"sparse tensor '{text(sparse.values.name)}'"
-    _check_tensor(sparse.values, where, f"the values of {what}")
-    _check_tensor(sparse.indices, where, f"the indices of {what}")
     if sparse.dims and (min(sparse.dims) < 0 or prod(sparse.dims) >= 1 << 63):
         raise _invalid(f"{what} has the impossible dims {list(sparse.dims)}", where)
 
 
 def _check_type(proto: TypeProto, what: str, where: str | Where) -> None:
-    for kind in _element_types(proto):
-        if kind and kind not in _DTYPES:
-            raise _invalid(
-                f"{what} has the element type {kind}, which the installed onnx does not know", where
-            )
     for _, dim in dims_of(proto):
-        if type(dim.dim_param) is not str:
-            _check_name(f"a size in {what}", dim.dim_param, where)
-
-
-def _element_types(proto: TypeProto) -> Iterator[int]:
-    """The element types in a type, those of the elements of sequences, optionals and maps among them."""
-    kind = proto.WhichOneof("value")
-    if kind in ("tensor_type", "sparse_tensor_type"):
-        yield getattr(proto, kind).elem_type
-    elif kind in ("sequence_type", "optional_type"):
-        yield from _element_types(getattr(proto, kind).elem_type)
-    elif kind == "map_type":
-        yield proto.map_type.key_type
-        yield from _element_types(proto.map_type.value_type)
+        _check_name(f"a size in {what}", dim.dim_param, where)
 
 
 def _check_name(what: str, name: str | bytes, where: Where | str | None = None) -> None:

@@ -373,7 +373,7 @@ def test_a_normalisation_in_a_function_of_another_opset_runs(
 def test_a_function_that_its_models_opset_reads_otherwise_is_told() -> None:
     text = (
         HEAD.replace("17", "21")
-        + "g (float[1, 3] x) => (float[1, 3] y) { y = local.F(x) }"
+        + "g (float[1, 3] x) => (float[1, 1] y) { y = local.F(x) }"
         + """<domain: "local", opset_import: ["": 17, "com.example": 1]> F(a) => (b) {
             c = ReduceMean<axes = [1], keepdims = 1>(a)  b = com.example.Affine<scale = 2.0, offset = 1.0>(c) }"""
     )
