@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx.inliner import inline_local_functions
 
 from rewriter.derive import stops
 from rewriter.derive.translate import OPSET, Translation, translate
 from rewriter.errors import DerivationError
-from rewriter.interop.replay import Body, initializers, key_of, replay
+from rewriter.lower.writer import Writer
 from rewriter.placeholder.contract import Decomposition
 from rewriter.placeholder.value import Value
 from rewriter.types import TensorType
@@ -192,14 +193,19 @@ def _types(model: ModelProto, tensors: Sequence[Value]) -> dict[str, TensorType]
 
 
 def _recorded(g: Builder, made: Translation, tensors: Sequence[Value]) -> list[Value | None]:
-    model = made.model
-    functions = {key_of(function): function for function in model.functions}
-    imports = {item.domain: item.version for item in model.opset_import}
-    recorders = {stops.DOMAIN: functools.partial(stops.record, _types(model, tensors))}
-    body = Body("its definition in PyTorch", {**imports, "": OPSET}, functions, recorders)
+    """The results of the translated model, written in ``g`` in the forms of its opset."""
+    model = inline_local_functions(made.model) if made.model.functions else made.model
+    types = _types(model, tensors)
     names: dict[str, Value | None] = {
         item.name: value for item, value in zip(model.graph.input, tensors, strict=True)
     }
-    initializers(g, model.graph.initializer, names, body)
-    replay(g, model.graph.node, names, body)
+    with Writer.into(g) as writer:
+        names |= {tensor.name: writer.const(tensor) for tensor in model.graph.initializer}
+        for node in model.graph.node:
+            if node.domain == stops.DOMAIN:
+                inputs = [names[name] if name else None for name in node.input]
+                results = stops.record(types, writer, node, inputs)
+                names |= dict(zip(node.output, results, strict=True))
+            else:
+                writer.replay([node], names, OPSET)
     return [names[item.name] for item in model.graph.output]

@@ -120,7 +120,7 @@ class _Function:
             if arguments.get(name) is not None:
                 given[name] = attrs.make(name, kind, arguments[name])
         name = f"function {function.domain}::{function.name}"
-        body = Body(name, imports_of(function), self._functions, within=(key_of(function),))
+        body = Body(name, imports_of(function), self._functions, (key_of(function),))
         return tuple(replay_function(g, function, body, inputs, given))
 
 

@@ -8,7 +8,7 @@ nodes turned into constants of the pass.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -30,9 +30,6 @@ Attributes = Mapping[str, AttributeProto]
 
 Key = tuple[str, str, str]
 
-#: Records a node whose inputs are given.
-Recorder = Callable[["Builder", NodeProto, Sequence["Value | None"]], Sequence["Value"]]
-
 _STANDARD = ("", "ai.onnx")
 
 
@@ -49,8 +46,6 @@ class Body:
     #: Domain → version that the nodes were written for; None: for the opset of the model.
     imports: Mapping[str, int] | None = None
     functions: Mapping[Key, FunctionProto] = field(default_factory=dict)
-    #: How nodes of a domain are recorded that are no operators of ONNX.
-    recorders: Mapping[str, Recorder] = field(default_factory=dict)
     #: The functions that are being written out.
     within: tuple[Key, ...] = ()
 
@@ -108,8 +103,6 @@ def _record(
 ) -> Sequence[Value | None]:
     domain = "" if node.domain in _STANDARD else node.domain
     inputs = [_read(g, name, names, body) for name in node.input]
-    if node.domain in body.recorders:
-        return body.recorders[node.domain](g, node, inputs)
     called = (node.domain, node.op_type, node.overload)
     if called in body.functions:
         return _call(g, body, called, inputs, attributes, len(node.output))
@@ -149,7 +142,7 @@ def _call(
     name = f"function {called[0]}::{called[1]}"
     if called in body.within:
         raise g.fault(f"{name} calls itself")
-    inner = Body(name, imports_of(function), body.functions, body.recorders, (*body.within, called))
+    inner = Body(name, imports_of(function), body.functions, (*body.within, called))
     results = replay_function(g, function, inner, inputs, {a.name: a for a in attributes})
     if len(results) < wanted:
         raise g.fault(f"{name} has {len(results)} outputs, {wanted} are asked for")

@@ -14,6 +14,7 @@ written, so the work is linear in the nodes that are made.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ from rewriter.placeholder.standard import Call
 from rewriter.placeholder.value import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from rewriter.placeholder.contract import Placeholder
     from rewriter.types import TensorType
@@ -52,6 +53,26 @@ class Writer(Builder):
     #: Passes that take standard operators, by operator.
     passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({})
     _chain: tuple[tuple[Any, ...], ...] = ()
+
+    @classmethod
+    @contextmanager
+    def into(cls, g: Builder) -> Iterator[Writer]:
+        """A writer that records in ``g`` while this lasts."""
+        made = cls(g.opset, ir_version=g._ir_version, where=g.where)
+        made.nodes, made.initializers, made.conditions = g.nodes, g.initializers, g.conditions
+        made.values, made._constants, made.domains, made._counter = (
+            g.values,
+            g._constants,
+            g.domains,
+            g._counter,
+        )
+        yield made
+        g.values, g._constants, g.domains, g._counter = (
+            made.values,
+            made._constants,
+            made.domains,
+            made._counter,
+        )
 
     def write(
         self,

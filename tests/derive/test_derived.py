@@ -219,3 +219,15 @@ def test_a_file_may_not_name_what_reaches_beyond_tensors(name: str) -> None:
 @pytest.mark.parametrize("namespace", ["prim", "inductor", "quantized", "_c10d_functional"])
 def test_other_namespaces_are_not_bound_from_a_file(namespace: str) -> None:
     assert extend(Selection.load("auto")).unknown(namespace, "add") is None  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("opset", [11, 13, 23])
+def test_a_derived_form_is_written_in_the_forms_of_the_models_opset(opset: int) -> None:
+    """The exporter writes opset 18, where ReduceSum has its axes as an input, among others."""
+    head = ATEN.replace('"": 18', f'"": {opset}')
+    made = delivered(
+        head + "g (float[N, 4] x) => (float[N] y) <double step = {1.0}, int64 d = {-1}>"
+        " { y = org.pytorch.aten.trapz (x, step, d) }"
+    )
+    x = rows(3, 4)
+    np.testing.assert_allclose(run(made, x=x)[0], torch.trapz(torch.tensor(x)).numpy(), rtol=1e-5)
