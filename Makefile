@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup lint test test-full runtimes test-runtimes demo bench format clean
+.PHONY: setup lint test fuzz test-full runtimes test-runtimes demo bench format clean
 
 setup: $(STAMP)
 
@@ -24,6 +24,13 @@ lint: setup
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# An hour of new inputs; `make fuzz MINUTES=5 START=1000000` for another time from another seed on.
+MINUTES ?= 60
+START ?= 100000
+fuzz: setup
+	$(BIN)/python -m tests.fuzz --corpus
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --start $(START) --save fuzz-finds
 
 test-full: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m full
@@ -50,4 +57,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-ort115 build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output
+	rm -rf $(VENV) .venv-ort115 build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output fuzz-finds

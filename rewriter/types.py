@@ -10,7 +10,8 @@ from onnx import TensorProto, TypeProto, helper
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_KNOWN = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+#: Every ``TensorProto.DataType`` that the installed onnx knows, UNDEFINED (0) among them.
+ELEMENT_TYPES = frozenset(TensorProto.DataType.values())
 
 #: A size known as a number, known by name (``"batch"``), or not known.
 Dim = int | str | None
@@ -47,7 +48,7 @@ class TensorType:
         if proto is None or not proto.HasField("tensor_type"):
             return None
         tensor = proto.tensor_type
-        if tensor.elem_type not in _KNOWN:
+        if tensor.elem_type == TensorProto.UNDEFINED or tensor.elem_type not in ELEMENT_TYPES:
             return None
         if not tensor.HasField("shape"):
             return cls(tensor.elem_type)

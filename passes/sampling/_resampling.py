@@ -46,10 +46,12 @@ def resampled(g: Builder, x: Value, axis: Axis, mode: str, antialias: bool) -> V
         dtype: Any = helper.tensor_dtype_to_np_dtype(x.dtype)
         size, target = axis.size, axis.target
         step = dtype.type(_step(size, target, axis.scale, axis.align_corners))
-        g.afford(target * _ROW if antialias else 2 * target)
         if antialias:
+            taps = int(2 * _HALF[mode] * max(step, 1)) + 2
+            g.afford(target * max(_ROW, taps))
             indices, weights = _antialiased(size, target, step, mode, dtype)
         else:
+            g.afford(2 * target)
             indices, weights = _linear(size, target, step, axis.align_corners, dtype)
         return _summed(g, x, axis, g.const(indices.reshape(-1)), g.const(weights, x), indices.shape[1])
     number = axis.number

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onnx import ModelProto, TensorProto
 
-from rewriter.graph.inference import infer, open_negative_sizes
+from rewriter.graph.inference import infer, open_impossible_types
 from rewriter.graph.scopes import graphs_of
 from rewriter.types import TensorType
 
@@ -23,7 +23,7 @@ def value_types(model: ModelProto) -> dict[str, TensorType]:
     copy = ModelProto()
     copy.CopyFrom(model)
     _without_payloads(copy.graph)
-    open_negative_sizes(copy)
+    open_impossible_types(copy)
     try:
         copy = infer(copy)
     except Exception:  # noqa: BLE001  (types only help to choose inputs; the runtime has the last word)

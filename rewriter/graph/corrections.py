@@ -35,10 +35,12 @@ def correct_types(frame: Frame, sites: Iterable[Found | Call], free: Collection[
     inputs leave open.  Returns a warning for each type that was mended, and for each that should be.
     """
     copy, warnings = frame.copy, []
-    if copy is not None and copy.negative:
-        names = [f"'{name}'" for name in copy.negative[:_NAMED]] + ["…"] * (len(copy.negative) > _NAMED)
+    if copy is not None and copy.impossible:
+        names = [f"'{name}'" for name in copy.impossible[:_NAMED]]
+        names += ["…"] * (len(copy.impossible) > _NAMED)
         warnings.append(
-            f"{', '.join(names)}: declared with a negative size, taken for an unknown one; onnx.checker may refuse it"
+            f"{', '.join(names)}: declared with a negative size or an unknown element type, which was taken "
+            "for no declaration; onnx.checker may refuse it"
         )
     warnings += [
         f"{item.where}: the declared type of its output contradicts what it computes"

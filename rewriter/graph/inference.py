@@ -12,7 +12,7 @@ What differs in the copy:
   instead.
 - Domains that are used without being imported are imported at version 1 (inference would raise).
 - ``ai.onnx`` is spelt as the default domain (onnx's inference does not know that they are one).
-- Negative sizes, which some exporters write for unknown ones, are left out.
+- Negative sizes, which some exporters write for unknown ones, are left out, and types of unknown elements.
 - Opsets 11 to 13 are read as 14 (see :mod:`rewriter.graph.lift`).
 - Bodies have copies of the small constants that they read from the scopes around them (:mod:`rewriter.graph.outer`).
 - Functions that hold a placeholder are left out, and all functions where following every call would take too long (see
@@ -47,7 +47,7 @@ from rewriter.graph.outer import show_constants
 from rewriter.graph.propagation import can_tell_more, hidden_operators, hide, infer_hidden
 from rewriter.graph.scopes import Scope, graphs_of, text
 from rewriter.graph.types import common
-from rewriter.types import TensorType
+from rewriter.types import ELEMENT_TYPES, TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -79,8 +79,8 @@ class Copy:
     inferred: ModelProto | None = None
     #: Why onnx's inference gave up, if it did.
     failure: str | None = None
-    #: Values that were declared with negative sizes, which the copy leaves out.
-    negative: list[str] = field(default_factory=list)
+    #: Values that were declared with a negative size, or an element type that onnx does not know.
+    impossible: list[str] = field(default_factory=list)
 
     @property
     def model(self) -> ModelProto:
@@ -147,9 +147,9 @@ def copy_main(
         for raw in copies:
             model.graph.initializer.add().MergeFromString(raw)
     _spell_default_domain(model)
-    negative = open_negative_sizes(model)
+    impossible = open_impossible_types(model)
     lift(model)
-    return Copy(model, scope, negative=negative)
+    return Copy(model, scope, impossible=impossible)
 
 
 def copy_function(
@@ -178,9 +178,9 @@ def copy_function(
     _add_imports(model, scope.opsets, domains)
     _add_functions(model, file.model, left_out)
     _spell_default_domain(model)
-    negative = open_negative_sizes(model)
+    impossible = open_impossible_types(model)
     lift(model)
-    return Copy(model, scope, negative=negative)
+    return Copy(model, scope, impossible=impossible)
 
 
 def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) -> None:
@@ -329,8 +329,9 @@ def _add_functions(model: ModelProto, source: ModelProto, left_out: Iterable[tup
             model.functions[-1].opset_import.add(domain=domain, version=1)
 
 
-def open_negative_sizes(model: ModelProto) -> list[str]:
-    """Leave negative sizes out of every declared type of ``model``: inference would count with them.
+def open_impossible_types(model: ModelProto) -> list[str]:
+    """Leave negative sizes and unknown element types out of every declared type of ``model``: inference would believe
+    them.
 
     Returns the names of the values that had one.
     """
@@ -342,6 +343,9 @@ def open_negative_sizes(model: ModelProto) -> list[str]:
         if not isinstance(place, FunctionProto):
             values += [*place.input, *place.output]
         for value in values:
+            if value.type.tensor_type.elem_type not in ELEMENT_TYPES:
+                value.type.Clear()
+                found.append(text(value.name))
             for _, dim in dims_of(value.type):
                 if dim.dim_value < 0:
                     dim.Clear()

@@ -77,7 +77,7 @@ def version_for(function: FunctionProto, of_model: int | None) -> int | None:
     """
     own = next((item.version for item in function.opset_import if not normal_domain(item.domain)), None)
     if own is None or of_model is None or own == of_model or of_model < MINIMUM_OPSET:
-        return of_model if own is None else own
+        return own if of_model is None else of_model
     return own if clashes(all_nodes(function), own, of_model) else of_model
 
 

@@ -10,6 +10,7 @@ Refused with a :class:`ModelReadError` that names the place:
 4. An attribute without a type, of an unknown one, or without the tensor or the graph that its type promises.  A tensor
    in an attribute without an element type, or of one that the installed onnx does not know.
 5. A node without an operator.
+6. A body of If, Loop or Scan that has not the results that its node gives.
 
 An initializer or a declared type may be of an element type that the installed onnx does not know: it is kept as it is,
 and taken for unknown.
@@ -25,10 +26,12 @@ from typing import TYPE_CHECKING
 
 from onnx import AttributeProto, FunctionProto, TensorProto
 
+from rewriter.domains import normal_domain
 from rewriter.errors import ModelReadError
 from rewriter.graph.interface import dims_of
-from rewriter.graph.scopes import function_scope, main_scope, text, training_scopes
+from rewriter.graph.scopes import function_scope, graphs_of, main_scope, text, training_scopes
 from rewriter.storage.dtypes import element_bits
+from rewriter.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, SparseTensorProto, TypeProto
@@ -36,7 +39,7 @@ if TYPE_CHECKING:
     from rewriter.errors import Where
     from rewriter.graph.scopes import Scope
 
-_DTYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+_DTYPES = ELEMENT_TYPES - {TensorProto.UNDEFINED}
 _KINDS = frozenset(AttributeProto.AttributeType.values()) - {AttributeProto.UNDEFINED}
 #: Of an attribute's type, the field that must be there.
 _FIELDS = {
@@ -45,6 +48,8 @@ _FIELDS = {
     AttributeProto.SPARSE_TENSOR: "sparse_tensor",
     AttributeProto.TYPE_PROTO: "tp",
 }
+#: Nodes with bodies, and how many results a body has beyond those of its node.
+_ENDS = {"If": 0, "Loop": 1, "Scan": 0}
 _NOT_UTF8 = "the file is damaged, or whoever wrote it must name it in UTF-8"
 
 
@@ -92,8 +97,22 @@ def _check_scope(scope: Scope) -> None:
                 _check_name(f"the {what} of a node", name, where)
         if not op_type:
             raise _invalid("the node has no operator", scope.where(node))
+        if op_type in _ENDS:
+            _check_bodies(node, scope)
         for attribute in node.attribute:
             _check_attribute(attribute, scope, node)
+
+
+def _check_bodies(node: NodeProto, scope: Scope) -> None:
+    if normal_domain(node.domain):
+        return
+    needed = len(node.output) + _ENDS[node.op_type]
+    for attribute, _, graph in graphs_of(node):
+        if len(graph.output) != needed:
+            raise _invalid(
+                f"'{attribute.name}' gives {len(graph.output)} results, and the node needs {needed}",
+                scope.where(node),
+            )
 
 
 def _check_attribute(attribute: AttributeProto, scope: Scope, node: NodeProto | None = None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from onnx import TensorProto, helper
 
 from rewriter.errors import CannotVerifyError, UsageError
 from rewriter.execution.cut import CUT
+from rewriter.graph.scopes import text
 from rewriter.inputs.dims import ATTEMPTS, Sizes, did_you_mean, key_of
 from rewriter.inputs.examples import drawn_as
 from rewriter.inputs.given import check_given, load_given
@@ -24,7 +26,7 @@ from rewriter.inputs.ranges import Range, required_ranges
 from rewriter.types import INTEGERS, TensorType, dtype_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from onnx import ModelProto
 
@@ -157,14 +159,9 @@ class Inputs:
             shape = self.sizes.shape(name, kind, sizes)
             if shape is None:
                 return None
-            try:
+            with drawable(name, shape):
                 made = self._as_example(name, kind.dtype, shape, index, attempt)
                 feeds[name] = self._values(name, kind.dtype, shape, sizes, index) if made is None else made
-            except (MemoryError, OverflowError, ValueError) as error:  # numpy's, by how much too large it is
-                raise CannotVerifyError(
-                    f"input '{name}' of shape {list(shape)} cannot be drawn: {error}",
-                    remedy="ask for smaller sizes (--dim), or pass --no-verify",
-                ) from error
         if attempt % 3:
             for name in self._of_unknown_meaning():
                 if name not in (self.given or {}) and not self._example(name, index, attempt):
@@ -263,6 +260,18 @@ def generator(seed: int, index: int, name: str | bytes) -> np.random.Generator:
             ]
         )
     )
+
+
+@contextmanager
+def drawable(name: str, shape: tuple[int, ...]) -> Iterator[None]:
+    """CannotVerifyError where drawing input ``name`` of that ``shape`` fails, since it is too large."""
+    try:
+        yield
+    except (MemoryError, OverflowError, ValueError) as error:  # numpy's, by how much too large it is
+        raise CannotVerifyError(
+            f"input '{text(name)}' of shape {list(shape)} cannot be drawn: {error}",
+            remedy="ask for smaller sizes (--dim), or pass --no-verify",
+        ) from error
 
 
 def default_values(rng: np.random.Generator, dtype: int, shape: tuple[int, ...]) -> Array:

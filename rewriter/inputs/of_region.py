@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rewriter.inputs.dims import ATTEMPTS, Sizes
-from rewriter.inputs.draw import default_values, generator, within
+from rewriter.inputs.draw import default_values, drawable, generator, within
 from rewriter.inputs.examples import drawn_as, examples
 from rewriter.types import INTEGERS, dtype_name
 
@@ -62,7 +62,8 @@ def drawn(
             draws = (
                 known[(number + attempt) % len(known)] if attempt < max(len(known), _LAST) and known else {}
             )
-            feeds[name] = _values(rng, kind.dtype, shape, draws.get(name), attempt)
+            with drawable(name, shape):
+                feeds[name] = _values(rng, kind.dtype, shape, draws.get(name), attempt)
         else:
             yield Drawn(feeds, chosen, number)
 

@@ -83,6 +83,9 @@ def test_a_valid_model_is_none_of_these() -> None:
         (lambda m: m.graph.sparse_initializer.add(dims=[4]).values.dims.append(-4), "main graph"),
         (lambda m: m.graph.sparse_initializer.add(dims=[-4]), "main graph"),
         (lambda m: setattr(m.graph.input[0].type.tensor_type.shape.dim[0], "dim_param", "~~"), "main graph"),
+        (lambda m: m.graph.node[1].attribute[0].g.output.pop(), "If 'y'"),
+        (lambda m: m.graph.node[1].attribute[1].g.ClearField("output"), "If 'y'"),
+        (lambda m: m.graph.node[1].output.append("more"), "If 'y'"),
         (lambda m: m.training_info.add().algorithm.node.add(op_type="~~"), "training algorithm"),
     ],
 )
@@ -109,7 +112,11 @@ def test_element_types_that_onnx_does_not_know_are_kept(number: int) -> None:
     model = whole()
     model.graph.initializer[0].data_type = number
     model.graph.value_info[0].type.tensor_type.elem_type = number
-    result = rewriter.rewrite(model, passes="roll,swish", simplify=False, verify=False, details=True).model
+    report = rewriter.rewrite(model, passes="roll,swish", simplify=False, verify=False, details=True)
+    result = report.model
     assert result is not None
+    assert any("'y'" in warning and "unknown element type" in warning for warning in report.warnings) == (
+        number != 0
+    )
     assert result.graph.initializer[0] == model.graph.initializer[0]
     assert result.graph.value_info[0] == model.graph.value_info[0]
