@@ -38,6 +38,7 @@ class MsDeformAttn(Placeholder):
     """
 
     name = "ms_deform_attn"
+    finite = True
     matches = (
         "MultiScaleDeformableAttention",
         "MMCVMultiScaleDeformableAttention",

@@ -46,6 +46,7 @@ class ScaledDotProductAttention(Placeholder):
     Of PyTorch's kernels (`aten::_scaled_dot_product_…`) the first result is made; the others serve their backward pass.
     """
 
+    finite = True
     matches = (
         "ScaledDotProductAttention",
         "SDPA",

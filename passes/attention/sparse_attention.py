@@ -32,6 +32,7 @@ class SparseAttention(Placeholder):
     not behind the query.  Queries that are left without keys give 0.
     """
 
+    finite = True
     matches = ("SparseAttention", "BlockSparseAttention", "LocalAttention", "SlidingWindowAttention")
 
     def reference(

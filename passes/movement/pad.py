@@ -259,6 +259,12 @@ def _in_rank(x: Any, pad: list[int], mode: str) -> Any:
     """PyTorch takes the modes only for as many leading axes as a layer has: one or two."""
     import torch
 
+    if mode == "circular":
+        # PyTorch gives numbers that nobody wrote where more is asked for than cropping leaves.
+        for size, before, after in zip(reversed(x.shape), pad[::2], pad[1::2], strict=False):
+            left = size + min(before, 0) + min(after, 0)
+            if max(before, after) > left:
+                raise ValueError(f"padding {before}, {after} of {left} elements")
     extra = len(pad) // 2 + 2 - x.dim()
     wide = x.reshape((1,) * max(extra, 0) + tuple(x.shape))
     made = torch.nn.functional.pad(wide, pad, mode=mode)

@@ -25,6 +25,7 @@ class GroupNorm(Placeholder):
     (batch, groups).
     """
 
+    finite = True
     matches = ("GroupNorm", "aten::group_norm", "aten::native_group_norm")
     standard = {  # noqa: RUF012
         # Before opset 21 scale and bias were those of groups.

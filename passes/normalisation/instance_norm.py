@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
     from rewriter.placeholder import Builder, Value
 
+#: Of float32, a number whose root is one.
+_LEAST = 1e-37
+
 
 class InstanceNorm(Placeholder):
     """(x − mean) / sqrt(variance + eps) · weight + bias for each channel of each element of the batch.
@@ -30,6 +33,7 @@ class InstanceNorm(Placeholder):
     `running_mean` and `running_var`.
     """
 
+    finite = True
     matches = ("InstanceNorm", "aten::instance_norm")
     standard = {  # noqa: RUF012
         "InstanceNormalization": lambda op: {
@@ -89,7 +93,8 @@ class InstanceNorm(Placeholder):
             return _by_running(g, x, weight, bias, running_mean, running_var, eps)
         given = wide(g, x)
         scale, shift = _cast(g, weight, given), _cast(g, bias, given)
-        result = by_instances(g, given, eps, scale, shift)
+        # PyTorch makes 0 of a channel without variance, also where eps is 0; the smallest number does so here.
+        result = by_instances(g, given, max(eps, _LEAST), scale, shift)
         return g.cast(result, x)
 
     @decomposition()

@@ -25,6 +25,7 @@ class LayerNorm(Placeholder):
     axes kept as ones.
     """
 
+    finite = True
     matches = ("LayerNorm", "aten::layer_norm", "aten::native_layer_norm")
     standard = {"LayerNormalization": of_onnx}  # noqa: RUF012
     aliases = {"epsilon": "eps"}  # noqa: RUF012

@@ -38,6 +38,7 @@ _LONGEST_ROW = 4096
 class GridSample(Placeholder):
     """`x` (N, C, H, W or D, H, W) read at the places of `grid` (N, …, 2 or 3), which run from −1 to 1, x first."""
 
+    finite = True
     matches = (
         "GridSample",
         "aten::grid_sampler",

@@ -28,6 +28,7 @@ _LOWEST = -10_000.0
 class RoiAlign(Placeholder):
     """(K, C, ph, pw) averages of `x` (N, C, H, W) in boxes `rois` (K, 5): the image's number, x1, y1, x2, y2."""
 
+    finite = True
     matches = (
         "RoiAlign",
         "torchvision::roi_align",
@@ -198,6 +199,7 @@ class RoiAlign(Placeholder):
 class PsRoiAlign(Placeholder):
     """As roi_align with `aligned`, bin (i, j) of channel c taken from channel (c·ph + i)·pw + j; and which that is."""
 
+    finite = True
     matches = ("PsRoiAlign", "torchvision::ps_roi_align", "mmcv::psroi_align")
     outputs = ("output", "channel_mapping")
 

@@ -18,6 +18,7 @@ class UpsampleTrilinear3d(Upsample):
     """Volumes (N, C, D, H, W) resampled linearly along each axis; the meaning of `aten::upsample_trilinear3d`."""
 
     name = "upsample_trilinear3d"
+    finite = True
     matches = ("UpsampleTrilinear3d", "aten::upsample_trilinear3d")
     mode: ClassVar[str] = "linear"
     dims: ClassVar[int] = 3
@@ -50,6 +51,7 @@ class UpsampleBilinear2dAa(Upsample):
     """Images resampled linearly, antialiased where they become smaller; `aten::_upsample_bilinear2d_aa`."""
 
     name = "upsample_bilinear2d_aa"
+    finite = True
     matches = ("UpsampleBilinear2dAa", "aten::_upsample_bilinear2d_aa")
     mode: ClassVar[str] = "linear"
     antialias: ClassVar[bool] = True
@@ -72,6 +74,7 @@ class UpsampleBicubic2dAa(Upsample):
     """Images resampled by a cubic, antialiased where they become smaller; `aten::_upsample_bicubic2d_aa`."""
 
     name = "upsample_bicubic2d_aa"
+    finite = True
     matches = ("UpsampleBicubic2dAa", "aten::_upsample_bicubic2d_aa")
     mode: ClassVar[str] = "cubic"
     antialias: ClassVar[bool] = True

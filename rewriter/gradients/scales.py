@@ -6,6 +6,7 @@ Drawn values are of one scale.  A limit that a backward forgot, or a branch that
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,15 +19,13 @@ if TYPE_CHECKING:
 
     from rewriter.gradients.sides import Point, Side
 
-#: Multiples of the typical magnitude that take the place of elements: beyond the limits of clipped activations, far
-#: beyond, and close to zero.  What a tensor of few elements holds is the first ones.
-_FACTORS = (8.0, -8.0, 96.0, -96.0, 2.0**-10)
+#: Between which multiples of the typical magnitude elements lie: from the limits of clipped activations to far beyond,
+#: without a gap.
+_FAR = (4.0, 115.0)
 #: The nearer ones, for what overflows far out.
-_NEAR = (8.0, -8.0, 2.0**-10)
-#: One element in so many runs through all factors; the others stay.
-_PERIOD = 8
-#: Between which an element of 1 is drawn, so that no two are tied.
-_AROUND = (0.8, 1.2)
+_NEAR = (4.0, 16.0)
+#: Of so many elements one is close to zero, and one stays; the others are far out.
+_PERIOD, _SMALL = 8, 2.0**-10
 
 
 def elsewhere(
@@ -57,14 +56,17 @@ def _variants(
     if not names:
         return
     chosen_ones = dict.fromkeys((tuple(names), tuple(names[:1])))
-    for chosen, factors in itertools.product(chosen_ones, (_FACTORS, _NEAR)):
-        spread = {name: _spread(point.tensors[name], factors, generator) for name in chosen}
+    for chosen, ends in itertools.product(chosen_ones, (_FAR, _NEAR)):
+        spread = {name: _spread(point.tensors[name], ends, generator) for name in chosen}
         yield spread
         yield {name: torch.copysign(value, point.tensors[name]) for name, value in spread.items()}
 
 
-def _spread(value: torch.Tensor, factors: Sequence[float], generator: torch.Generator) -> torch.Tensor:
-    """Some elements large or small; none negative where none is, and what is no finite number as it is."""
+def _spread(value: torch.Tensor, ends: tuple[float, float], generator: torch.Generator) -> torch.Tensor:
+    """Most elements large; none negative where none is, and what is not a finite number as it is.
+
+    Magnitudes lie in strata, one to each element, so that few elements cover all of the range.
+    """
     flat = value.reshape(-1)
     finite = torch.isfinite(flat)
     known = flat[finite]
@@ -72,12 +74,16 @@ def _spread(value: torch.Tensor, factors: Sequence[float], generator: torch.Gene
         return value
     # Limits are absolute numbers, so values that are all small say nothing of where one lies.
     typical = max(1.0, float(known.square().mean().sqrt()))
-    turn = torch.randperm(flat.numel(), generator=generator) % _PERIOD
-    low, high = _AROUND
-    around = low + (high - low) * torch.rand(flat.shape, generator=generator, dtype=torch.float64)
-    made = flat.clone()
-    for number, factor in enumerate(factors):
-        made = torch.where(finite & (turn == number), factor * typical * around, made)
+    count = flat.numel()
+    order = torch.randperm(count, generator=generator)
+    place = (order + torch.rand(flat.shape, generator=generator, dtype=torch.float64)) / count
+    low, high = ends
+    size = low * torch.exp(place * math.log(high / low))
+    sign = 1.0 - 2.0 * (torch.randperm(count, generator=generator) % 2)
+    turn = torch.randperm(count, generator=generator) % _PERIOD
+    made = torch.where(finite, sign * size * typical, flat)
+    made = torch.where(finite & (turn == _PERIOD - 2), flat * _SMALL, made)
+    made = torch.where(turn == _PERIOD - 1, flat, made)
     if bool((known >= 0).all()):
         made = made.abs()  # a length, a deviation: what a caller never gives is not asked for
     return made.reshape(value.shape)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import itertools
 import operator
 from typing import TYPE_CHECKING
 
@@ -24,6 +25,9 @@ ATTEMPTS = 12
 _CHUNKS = (512, 256, 576, 1024)
 #: How many dims are tried as that axis.
 _MOST = 4
+
+#: Sizes of which none is a multiple of another; one from 16 to 33 that is odd; and how many dims get a size alone.
+_COPRIME, _LONG, _SINGLY = (3, 7, 11, 13, 5), 33, 6
 
 _OPERATORS: Mapping[type, Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -153,8 +157,38 @@ class Sizes:
                 short = 1 if single else 2 + sample
                 sizes[name] = _CHUNKS[(chunk + sample) % len(_CHUNKS)] if name == long else short
             else:
-                sizes[name] = _candidate(position, first, sample, attempt)
+                # The order turns from sample to sample: no dim is the larger one in all of them.
+                turned = len(self.names) - 1 - position if sample % 2 else position
+                sizes[name] = _candidate(turned, len(self.names), first, sample, attempt)
         return sizes
+
+    def probes(self) -> list[tuple[str, dict[str, int]]]:
+        """Sizes at which one operator is tried besides, each set with what is special about it.
+
+        In each set the open dims have the first of these sizes, what is fixed its own.  Docs: docs/verification.md.
+        """
+        open_ = [name for name in self.names if name not in self.fixed]
+        if not open_:
+            return []
+        rising = dict(zip(open_, itertools.cycle(_COPRIME), strict=False))
+        falling = dict(zip(reversed(open_), itertools.cycle(_COPRIME), strict=False))
+        small = dict(zip(open_, itertools.cycle((2, 3, 4, 5)), strict=False))
+        single = open_[:_SINGLY]
+        found = [("rising sizes", rising), ("falling sizes", falling)]
+        found += [
+            (f"{name} of 1", {**(rising if at % 2 else falling), name: 1}) for at, name in enumerate(single)
+        ]
+        found.append(("all of 1", dict.fromkeys(open_, 1)))
+        found += [(f"{name} of {_LONG}", {**small, name: _LONG}) for name in single]
+        found.append(
+            ("multiples of 8", {**small, **dict(zip(reversed(single[-2:]), (16, 24), strict=False))})
+        )
+        sets: list[tuple[str, dict[str, int]]] = []
+        for what, sizes in found:
+            whole = {name: (sizes | {n: v[0] for n, v in self.fixed.items()})[name] for name in self.names}
+            if all(whole != other for _, other in sets):
+                sets.append((what, whole))
+        return sets
 
     def shape(self, owner: str, kind: TensorType, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
         """The shape of one tensor; None where its rank is unknown or an expression comes out impossible."""
@@ -170,7 +204,7 @@ class Sizes:
         return tuple(shape)
 
 
-def _candidate(position: int, first: bool, sample: int, attempt: int) -> int:
+def _candidate(position: int, count: int, first: bool, sample: int, attempt: int) -> int:
     """What models are known to accept, the least constrained first.
 
     Small and different; all alike; then multiples that convolutions and windows ask for, with a small batch; at last
@@ -178,7 +212,7 @@ def _candidate(position: int, first: bool, sample: int, attempt: int) -> int:
     """
     small = 2 + sample
     table: tuple[Callable[[], int], ...] = (
-        lambda: 2 + position + 3 * sample,
+        lambda: 2 + position + max(3, count) * sample,
         lambda: 3 + sample,
         lambda: small if first else 8 * (1 + sample) + position,
         lambda: small if first else 8 * (2 + sample),

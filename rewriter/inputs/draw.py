@@ -41,6 +41,8 @@ GIVE_INPUTS = "give inputs that the model accepts (--inputs file.npz), or pass -
 #: Flags of one kind that a message lists.
 _SHOWN = 6
 
+#: Between which integers of unknown meaning lie, attempt by attempt: as by default, small, and what one divides by.
+_MILDER = (None, (0, 1), (0, 0), (1, 7), (0, 1), (0, 0))
 _MASK = re.compile(r"mask", re.IGNORECASE)
 _LENGTH = re.compile(r"(^|[_.])(len|lens|length|lengths|num|count|size)($|[_.])", re.IGNORECASE)
 
@@ -162,11 +164,12 @@ class Inputs:
             with drawable(name, shape):
                 made = self._as_example(name, kind.dtype, shape, index, attempt)
                 feeds[name] = self._values(name, kind.dtype, shape, sizes, index) if made is None else made
-        if attempt % 3:
+        ends = _MILDER[attempt % len(_MILDER)]
+        if ends is not None:
             for name in self._of_unknown_meaning():
                 if name not in (self.given or {}) and not self._example(name, index, attempt):
                     rng = generator(self.options.seed, index, name)
-                    feeds[name] = within(rng, self.types[name].dtype, feeds[name].shape, 0, 2 - attempt % 3)
+                    feeds[name] = within(rng, self.types[name].dtype, feeds[name].shape, *ends)
         return Sample(feeds, sizes, index, attempt, self.given is None)
 
     def _values(

@@ -68,6 +68,36 @@ def examples(region: Region) -> list[Example]:
     return found if any(found) else []
 
 
+def constrained(region: Region) -> frozenset[str]:
+    """The region's tensors whose values mean something: the cases of its pass draw them, or state them, always.
+
+    A case that is content with values of the type says that any serve; one of a single number says nothing of that.
+    """
+    placeholder = region.placeholder
+    cases = [case.arguments(placeholder.signature.names) for case in placeholder.cases()]
+    found: set[str] = set()
+    for name, argument in region.bound.arguments.items():
+        specs = [
+            spec
+            for case in cases
+            for spec in _several(case.get(name))
+            if isinstance(spec, TensorSpec) and 0 not in spec.shape
+        ]
+        for ref in _several(argument):
+            if not isinstance(ref, Ref) or not ref.name:
+                continue
+            own = [spec for spec in specs if _is_of(spec, ref.type)]
+            drawn = [spec for spec in own if spec.draw is not None or spec.value is not None]
+            plain = [spec for spec in own if spec.draw is None and spec.value is None]
+            if drawn and not any(np.prod(spec.shape) > 1 for spec in plain):
+                found.add(ref.name)
+    return frozenset(found)
+
+
+def _several(item: Any) -> tuple[Any, ...]:
+    return item if isinstance(item, tuple) else (item,)
+
+
 def _ways(specs: list[TensorSpec], shape: tuple[Dim, ...] | None) -> list[Draw | None]:
     """The ways to draw one argument, None for that of its type, in the order of the cases.
 
@@ -84,7 +114,8 @@ def _ways(specs: list[TensorSpec], shape: tuple[Dim, ...] | None) -> list[Draw |
             if rows is not None:
                 found.setdefault((None, str(spec.value)), rows)
     ways = list(found.values())
-    limits = _range(integers)
+    # Where a case is content with any integer, the cases span no range.
+    limits = None if plain else _range(integers)
     if limits is not None:
         ways.insert(1, _between(*limits))
     return ways

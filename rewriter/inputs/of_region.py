@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from rewriter.execution.numbers import is_float
 from rewriter.inputs.dims import ATTEMPTS, Sizes
 from rewriter.inputs.draw import default_values, drawable, generator, within
-from rewriter.inputs.examples import drawn_as, examples
+from rewriter.inputs.examples import constrained, drawn_as, examples
 from rewriter.types import INTEGERS, dtype_name
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
     from rewriter.decompose import Region
     from rewriter.execution.numbers import Array
-    from rewriter.placeholder.case import Draw
     from rewriter.types import TensorType
     from rewriter.verify.options import VerifyOptions
 
@@ -46,36 +46,67 @@ def drawn(
     region: Region, types: Mapping[str, TensorType], options: VerifyOptions, number: int
 ) -> Iterator[Drawn]:
     """Drawings of sample ``number`` for inputs of ``types``, likely ones first: take the first that is accepted."""
-    names = set().union(*(Sizes({name: kind}).names for name, kind in types.items())) if types else set()
-    sizes = Sizes(types, {name: values for name, values in options.dims.items() if name in names})
-    known = examples(region)
+    sizes = sizes_of(types, options)
+    drawer = Drawer(region, types, options)
     for attempt in range(ATTEMPTS):
-        chosen = sizes.draw(number, attempt)
+        made = drawer.at(sizes, sizes.draw(number, attempt), number, attempt)
+        if made is not None:
+            yield made
+
+
+def sizes_of(types: Mapping[str, TensorType], options: VerifyOptions) -> Sizes:
+    """The open dims of ``types``, fixed where ``--dim`` names them."""
+    names = set().union(*(Sizes({name: kind}).names for name, kind in types.items())) if types else set()
+    return Sizes(types, {name: values for name, values in options.dims.items() if name in names})
+
+
+class Drawer:
+    """Draws what one region takes, at given sizes.
+
+    ``limits`` are those of inputs that the cases of the pass do not draw: integers are drawn from all of them.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        types: Mapping[str, TensorType],
+        options: VerifyOptions,
+        limits: Mapping[str, tuple[float, float]] | None = None,
+    ) -> None:
+        self.region, self.types, self.options, self.limits = region, types, options, limits or {}
+        self.known = examples(region)
+        self.constrained = constrained(region)
+
+    def at(self, sizes: Sizes, chosen: Mapping[str, int], number: int, attempt: int) -> Drawn | None:
+        """Values at the sizes ``chosen``; None where these fit no type, or the cases have none of such a shape."""
         feeds: dict[str, Array] = {}
-        for position, (name, kind) in enumerate(types.items()):
+        for position, (name, kind) in enumerate(self.types.items()):
             shape = sizes.shape(name, kind, chosen)
             if shape is None:
-                break
+                return None
             # The name of an inner value may change between versions; its position does not.
-            rng = generator(options.seed, number, f"{region.placeholder.pass_name()} {position}")
+            rng = generator(self.options.seed, number, f"{self.region.placeholder.pass_name()} {position}")
             # After those of the cases, whatever the types allow.
-            draws = (
-                known[(number + attempt) % len(known)] if attempt < max(len(known), _LAST) and known else {}
-            )
+            last = attempt >= max(len(self.known), _LAST)
+            draws = {} if last or not self.known else self.known[(number + attempt) % len(self.known)]
+            draw = draws.get(name)
             with drawable(name, shape):
-                feeds[name] = _values(rng, kind.dtype, shape, draws.get(name), attempt)
-        else:
-            yield Drawn(feeds, chosen, number)
+                made = None if draw is None else drawn_as(draw, rng, kind.dtype, shape)
+                if made is None and name in self.constrained and not last:
+                    return None
+                feeds[name] = self._values(rng, name, kind.dtype, shape, attempt) if made is None else made
+        return Drawn(feeds, chosen, number)
 
-
-def _values(
-    rng: np.random.Generator, dtype: int, shape: tuple[int, ...], draw: Draw | None, attempt: int
-) -> Array:
-    made = None if draw is None else drawn_as(draw, rng, dtype, shape)
-    if made is not None:
+    def _values(
+        self, rng: np.random.Generator, name: str, dtype: int, shape: tuple[int, ...], attempt: int
+    ) -> Array:
+        if dtype in INTEGERS:
+            low, high = _INTEGER_RANGES[attempt % len(_INTEGER_RANGES)]
+            if name in self.limits:
+                low, high = (int(end) for end in self.limits[name])
+            unsigned = dtype_name(dtype).startswith("uint")
+            return within(rng, dtype, shape, max(low, 0) if unsigned else low, high)
+        made = default_values(rng, dtype, shape)
+        if name in self.limits and is_float(made.dtype) and made.dtype.kind != "c":
+            return within(rng, dtype, shape, *self.limits[name])
         return made
-    if dtype in INTEGERS:
-        low, high = _INTEGER_RANGES[attempt % len(_INTEGER_RANGES)]
-        unsigned = dtype_name(dtype).startswith("uint")
-        return within(rng, dtype, shape, max(low, 0) if unsigned else low, high)
-    return default_values(rng, dtype, shape)

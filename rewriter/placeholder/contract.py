@@ -124,6 +124,10 @@ class Placeholder:
     #: (rtol, atol) per dtype name where the defaults do not fit, with the reason as a comment in the pass.
     tolerances: ClassVar[Mapping[str, tuple[float, float]]] = {}
 
+    #: Whether the operator is meant for finite numbers only: what it makes of NaN and infinities is then not compared,
+    #: but for those that its cases hold.  Weighted sums differ there by how they are written (0 times infinity).
+    finite: ClassVar[bool] = False
+
     #: Why training uses another gradient than the derivative, where it does so on purpose (``"straight-through"``);
     #: checks of gradients then leave its values alone.
     surrogate_gradient: ClassVar[str] = ""

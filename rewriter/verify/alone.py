@@ -19,6 +19,7 @@ from rewriter.verify.compare import accepting
 from rewriter.verify.probes import Prober
 from rewriter.verify.proof import ALLOW, NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
+from rewriter.verify.trial import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from rewriter.execution.weights import Weights
     from rewriter.graph.scopes import ScopeRef
     from rewriter.inputs.of_region import Drawn
-    from rewriter.placeholder.binding import Ref
     from rewriter.types import TensorType
     from rewriter.verify.options import VerifyOptions
 
@@ -95,13 +95,14 @@ class AloneProver:
             raise
         samples = self.options.samples if types else 1
         for number in range(samples):
-            if not self._sample(region, types, session, number, result):
+            if not self._sample(region, types, model, session, number, result):
                 return
 
     def _sample(
         self,
         region: Region,
         types: Mapping[str, TensorType],
+        model: ModelProto,
         session: Session,
         number: int,
         result: RegionResult,
@@ -110,7 +111,7 @@ class AloneProver:
         refusal = ""
         for made in drawn(region, types, self.options, number):
             try:
-                expected = evaluate(region.placeholder, region.bound, partial(_value, feeds=made.feeds))
+                expected = evaluate(region.placeholder, region.bound, partial(value_of, feeds=made.feeds))
             except ReferenceRefused as error:
                 refusal = error.what
                 continue
@@ -119,7 +120,7 @@ class AloneProver:
                 return False
             self._compare(region, session, made, expected, result)
             if number == 0 and self.options.inputs is None:
-                self._prober.vary(region, session, made.feeds)
+                self._prober.vary(region, model, session, made.feeds, types)
             return True
         if refusal:
             result.leave_unproved(f"its reference refused every drawn input: {refusal}", ALLOW)
@@ -152,7 +153,7 @@ class AloneProver:
         }
         actual = [values.get(name) if name else None for name in names]
         judgement = self.options.judgement
-        given = partial(plain_arguments, region.bound, partial(_value, feeds=made.feeds))
+        given = partial(plain_arguments, region.bound, partial(value_of, feeds=made.feeds))
         problem = check(
             region.placeholder, names, actual, expected, result.outputs, judgement, given, made.feeds
         )
@@ -170,11 +171,3 @@ def mismatch(region: Region, problem: str, sample: str) -> MismatchError:
         remedy=f"correct the decomposition '{region.decomposition}' of pass '{region.placeholder.pass_name()}' or its "
         f"reference{accepting([problem])}; nothing was delivered",
     )
-
-
-def _value(ref: Ref, feeds: Mapping[str, Array]) -> Array:
-    if ref.constant is not None:
-        return ref.constant
-    if ref.name not in feeds:
-        raise CannotVerifyError(f"the argument '{ref.name}' of a region has no value")
-    return feeds[ref.name]

@@ -1,36 +1,39 @@
-"""Each region once more on values that a model's own seldom hold: small ones, and large ones among ties and zeros.
+"""Each region once more, alone, on values and at sizes that the model's own samples seldom have.
 
-A model's activations are of one scale.  An epsilon that was forgotten, a limit that is never reached, a comparison
-that lacks its equality, a sum that overflows: none of them shows there.  So what a region takes first is given on other
-scales, and what the cases of its pass hold is tried as well.
+A model's activations are of one scale, without ties, zeros or NaN, and its sizes are those of the samples.  So the
+nodes of each region are made into a model of their own, which is cheap to run, and tried
 
-At such values a result may depend on how its inputs were rounded.  A difference counts only if it is larger than what
-rounding them otherwise makes of the reference.
+- on every kind of values of :data:`rewriter.inputs.variants.KINDS`,
+- at every set of sizes of :meth:`rewriter.inputs.dims.Sizes.probes`, where dims are open,
+- on what the cases of its pass draw,
+- with constants drawn anew that are uniform in the file.
+
+Probes keep to what is known of the inputs: what the cases draw in a way of their own stays so drawn, and what
+``--input-range`` limits stays within what the model computed from it.  What the reference refuses says nothing.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rewriter.errors import CannotVerifyError, MismatchError
-from rewriter.execution.numbers import is_float, to_float64
-from rewriter.execution.reference import ReferenceRefused, evaluate, plain_arguments
+from rewriter.errors import CannotVerifyError, MismatchError, RewriteError
+from rewriter.execution.reference import ReferenceRefused
 from rewriter.execution.session import Refused, Session
 from rewriter.execution.values import element_type
-from rewriter.inputs.draw import generator
-from rewriter.inputs.examples import examples
-from rewriter.inputs.of_region import drawn
+from rewriter.inputs.examples import constrained, examples
+from rewriter.inputs.of_region import Drawer, drawn, sizes_of
+from rewriter.inputs.variants import EXACT, UNBOUNDED, Freedom, variants
 from rewriter.types import TensorType
-from rewriter.verify.answer import check
 from rewriter.verify.compare import accepting
-from rewriter.verify.proof import Checked
+from rewriter.verify.ingredients import counts_of, is_standard, numbers_of, redrawn, required_of
 from rewriter.verify.regions import Index, identity, outputs_of, standalone, tensors_of
+from rewriter.verify.trial import Trial, Values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from onnx import ModelProto
@@ -39,32 +42,45 @@ if TYPE_CHECKING:
     from rewriter.execution.numbers import Array
     from rewriter.execution.weights import Weights
     from rewriter.graph.scopes import ScopeRef
-    from rewriter.placeholder.binding import Ref
+    from rewriter.inputs.of_region import Drawn
     from rewriter.verify.options import VerifyOptions
 
-#: A power of two, so that scaling rounds nothing.
-_SMALL = 2.0**-10
-#: Multiples of the typical magnitude that take the place of some elements: beyond the limits of clipped activations,
-#: and beyond what Exp takes in float32.
-_LARGE = (6.0, -6.0, 96.0, -96.0)
-#: By how many units in the last place inputs are moved, and how often what that makes of the reference is allowed.
-_UNITS, _SLACK = 4.0, 16.0
 #: Elements that a region may take in all; larger ones are proved on the model's values only.
 _MOST = 1 << 24
-#: Formats in which large values leave the range.
-_NARROW = ("float16", "bfloat16")
+#: Elements that all probes of one region may take together; the first ones are tried whatever they take.
+_BUDGET, _ALWAYS = 1 << 22, 2
+#: Elements of one set of sizes.
+_MOST_OF_SIZES = 1 << 18
+
+
+@dataclass
+class Knowledge:
+    """What the main graph says of values: nothing, for a region in a body."""
+
+    #: The inputs of the graph whose numbers reach a value.
+    behind: Callable[[Sequence[str]], Collection[str]] | None = None
+    #: Names of the open dims of the graph's inputs.
+    dims: Collection[str] = ()
+    #: Extreme values of each tensor in the model's own samples.
+    seen: dict[str, tuple[float, float]] = field(default_factory=dict)
 
 
 class Prober:
     """Tries the regions of one model, equal ones once."""
 
     def __init__(
-        self, weights: Weights, model: ModelProto, options: VerifyOptions, libraries: Sequence[Path] = ()
+        self,
+        weights: Weights,
+        model: ModelProto,
+        options: VerifyOptions,
+        libraries: Sequence[Path] = (),
+        knowledge: Knowledge | None = None,
     ) -> None:
         self.weights = weights
         self.model = model
         self.options = options
         self.libraries = libraries
+        self.knowledge = knowledge or Knowledge()
         self._indexes: dict[ScopeRef, Index] = {}
         self._tried: set[Any] = set()
 
@@ -93,158 +109,190 @@ class Prober:
             session = Session(self.weights, model, optimise=False, libraries=self.libraries)
         except (Refused, CannotVerifyError):
             return  # what an operator that was cut out gives is not of the model
-        self.vary(region, session, feeds)
+        self.vary(region, model, session, feeds, types)
         if examples(region):
-            self._on_examples(region, session, types)
+            self._on_examples(Trial(self.weights, region, model, session, self.options), types)
 
-    def vary(self, region: Region, session: Session, feeds: Mapping[str, Array]) -> None:
-        """Try values of other scales in the place of ``feeds``; ``session`` runs the region alone."""
-        for what, given in _variants(region, feeds, self.options.seed):
-            self._try(region, session, given, f"on values that are {what}")
+    def vary(
+        self,
+        region: Region,
+        model: ModelProto,
+        session: Session,
+        feeds: Mapping[str, Array],
+        types: Mapping[str, TensorType],
+    ) -> None:
+        """Try other values in the place of ``feeds`` and other sizes than theirs; ``session`` runs ``model``."""
+        trial = Trial(self.weights, region, model, session, self.options)
+        limits = self._limits(region, feeds)
+        required = required_of(region.node)
+        freedom = Freedom(
+            constrained(region) | required,
+            limits,
+            counts_of(model, feeds),
+            region.placeholder.finite or is_standard(region.node),
+        )
+        self._on_values(trial, feeds, freedom)
+        self._at_sizes(trial, feeds, types, limits)
+        self._on_constants(trial, feeds)
 
-    def _on_examples(self, region: Region, session: Session, types: Mapping[str, TensorType]) -> None:
+    def _limits(self, region: Region, feeds: Mapping[str, Array]) -> dict[str, tuple[float, float]]:
+        """What the inputs behind which a range was asked for came to, in the model's own values."""
+        asked = self.options.input_ranges
+        found: dict[str, tuple[float, float]] = {}
+        for name, array in feeds.items():
+            if not asked or array.dtype.kind in "OSUc" or not array.size:
+                continue
+            behind = self.knowledge.behind
+            if behind is None or not region.scope.is_main or set(behind([name])) & set(asked):
+                numbers = array.astype(np.float64)
+                finite = numbers[np.isfinite(numbers)]
+                found[name] = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        return found
+
+    # --- values ---------------------------------------------------------------------------------------------
+
+    def _on_values(self, trial: Trial, feeds: Mapping[str, Array], freedom: Freedom) -> None:
+        left = _BUDGET
+        constants = numbers_of(trial.region, trial.model, trial.weights)
+        for number, variant in enumerate(variants(feeds, constants, freedom, self.options.seed)):
+            left -= sum(array.size for array in feeds.values())
+            if left < 0 and number >= _ALWAYS:
+                return
+            self._try(
+                trial,
+                variant.feeds,
+                f"probe '{variant.kind}': {variant.describe()}",
+                exact=variant.kind in EXACT,
+                wide=variant.kind != "constants",
+                unbounded=variant.kind in UNBOUNDED,
+            )
+
+    def _on_examples(self, trial: Trial, types: Mapping[str, TensorType]) -> None:
         for number in range(self.options.samples):
-            for made in drawn(region, types, self.options, number):
-                if self._try(
-                    region, session, made.feeds, f"on values as its pass's cases hold; {made.describe()}"
-                ):
+            for made in drawn(trial.region, types, self.options, number):
+                what = f"on values as its pass's cases hold; {made.describe()}"
+                if self._try(trial, made.feeds, what):
                     break
 
-    def _try(self, region: Region, session: Session, feeds: Mapping[str, Array], what: str) -> bool:
-        """Whether both took the values; MismatchError where the results differ by more than rounding accounts for."""
-        names = outputs_of(region)
+    def _on_constants(self, trial: Trial, feeds: Mapping[str, Array]) -> None:
+        """What the file has one number for throughout, drawn: a mean is not told from a weighted mean there."""
+        made = redrawn(trial.region, feeds, self.options.seed)
+        if made is None:
+            return
+        model, bound, given, names = made
         try:
-            expected = evaluate(region.placeholder, region.bound, lambda ref: _value(ref, feeds))
-            found = session.run(feeds)
-        except (ReferenceRefused, Refused, CannotVerifyError, TypeError):
-            return False  # not legal values, then
-        values = {n.removesuffix(":out") if n not in names else n: value for n, value in found.items()}
-        actual = [values.get(name) if name else None for name in names]
-        problem = self._check(region, actual, expected, feeds)
-        if problem is not None and self._is_confirmed(region, feeds, actual, expected):
+            session = Session(self.weights, model, optimise=False, libraries=self.libraries)
+        except (Refused, CannotVerifyError):
+            return
+        other = Trial(self.weights, trial.region, model, session, self.options)
+        other.bound, other.names = bound, [output.name for output in model.graph.output]
+        other.names = [name if name else "" for name in names]
+        shown = ", ".join(
+            f"'{name}'" for name, argument in trial.region.bound.arguments.items() if argument is not None
+        )
+        self._try(other, given, f"probe 'uniform constants drawn anew' (of {shown})")
+
+    # --- sizes ----------------------------------------------------------------------------------------------
+
+    def _at_sizes(
+        self,
+        trial: Trial,
+        feeds: Mapping[str, Array],
+        types: Mapping[str, TensorType],
+        limits: Mapping[str, tuple[float, float]],
+    ) -> None:
+        tied = _tied(types, feeds, self.knowledge.dims)
+        sizes = sizes_of(tied, self.options)
+        if self.knowledge.dims and all(name in self.options.dims for name in self.knowledge.dims):
+            return  # every size was asked for: there are no others
+        # Integers that mean something are of the range that the model has them in.
+        ranges = {
+            name: (float(array.min()), float(array.max()))
+            for name, array in feeds.items()
+            if array.dtype.kind in "iu" and array.size
+        } | dict(limits)
+        drawer = Drawer(trial.region, tied, self.options, ranges)
+        for what, chosen in sizes.probes():
+            for attempt in (0, 1):
+                made = drawer.at(sizes, chosen, 0, attempt)
+                if made is None or sum(a.size for a in made.feeds.values()) > _MOST_OF_SIZES:
+                    continue
+                if self._try(trial, made.feeds, self._sized(what, made), refusal=made):
+                    break
+
+    def _sized(self, what: str, made: Drawn) -> str:
+        named = {name: size for name, size in made.sizes.items() if name in self.knowledge.dims}
+        flags = "".join(f" --dim {name}={size}" for name, size in named.items())
+        again = f"; try{flags} for the model" if flags else ""
+        return f"probe '{what}': {made.describe()}{again}"
+
+    # --- one trial ------------------------------------------------------------------------------------------
+
+    def _try(
+        self,
+        trial: Trial,
+        feeds: Mapping[str, Array],
+        what: str,
+        *,
+        exact: bool = False,
+        unbounded: bool = False,
+        wide: bool = True,
+        refusal: Drawn | None = None,
+    ) -> bool:
+        """Whether both took the values; MismatchError where the results differ by more than rounding accounts for.
+
+        With ``refusal``, values that only the decomposition refuses are such a difference.
+        """
+        narrow = any(array.dtype.name in ("float16", "bfloat16") for array in feeds.values())
+        try:
+            problem = trial.problem(feeds, Values(exact, unbounded, wide, narrow))
+        except Refused as error:
+            if refusal is None or self._runtime_alone(trial, feeds):
+                return False  # not legal values, then
+            problem = error.what
+        except (ReferenceRefused, CannotVerifyError, TypeError):
+            return False
+        if problem is not None:
+            region = trial.region
             raise MismatchError(
                 "differs from PyTorch",
                 figures=problem,
-                sample=what,
+                sample=f"{what}; --seed {self.options.seed} repeats it",
                 where=region.where,
                 remedy=f"correct the decomposition '{region.decomposition}' of pass "
-                f"'{region.placeholder.pass_name()}' or its reference; where the model never holds such values, verify "
-                f"with its own (--inputs){accepting([problem])}",
+                f"'{region.placeholder.pass_name()}' or its reference; where the model never holds such values, let a "
+                "case of the pass draw those that it holds (draw=), or verify with the model's own (--inputs, "
+                f"--input-range, --dim){accepting([problem])}",
             )
         return True
 
-    def _is_confirmed(
-        self,
-        region: Region,
-        feeds: Mapping[str, Array],
-        actual: Sequence[Array | None],
-        expected: Sequence[Array | None],
-    ) -> bool:
-        """Whether the difference is more than rounding the inputs otherwise makes."""
-        moved = {name: _moved(array, self.options.seed) for name, array in feeds.items()}
+    def _runtime_alone(self, trial: Trial, feeds: Mapping[str, Array]) -> bool:
+        """Whether the nodes are right as PyTorch computes them: what refuses is a kernel of the runtime."""
         try:
-            others = evaluate(region.placeholder, region.bound, lambda ref: _value(ref, moved))
-        except (ReferenceRefused, CannotVerifyError, TypeError):
-            return False
-        if len(others) != len(expected):
-            return False
-        triples = list(zip(actual, expected, others, strict=False))
-        if any(b is not None and (c is None or b.shape != c.shape) for _, b, c in triples):
-            return False  # what there is depends on rounding
-        if region.placeholder.compares:
-            return self._check(region, actual, others, moved) is not None
-        return any(
-            self._differs(region, a, b, c, feeds)
-            for a, b, c in triples
-            if a is not None and b is not None and c is not None
-        )
-
-    def _differs(
-        self, region: Region, actual: Array, expected: Array, other: Array, feeds: Mapping[str, Array]
-    ) -> bool:
-        if actual.dtype != expected.dtype or actual.shape != expected.shape:
+            expected = trial.expected(feeds)
+        except (ReferenceRefused, CannotVerifyError, TypeError, RewriteError):
             return True
-        if not is_float(expected.dtype):
-            return bool(((actual != expected) & (expected == other)).any())
-        a, b, c = (to_float64(array) for array in (actual, expected, other))
-        finite = np.isfinite(b) & np.isfinite(c)
-        # Where rounding decides whether there is a number at all, nothing is said.
-        settled = finite | (b == c) | (np.isnan(b) & np.isnan(c))
-        with np.errstate(invalid="ignore"):
-            own = float(np.abs(b - c)[finite].max()) if finite.any() else 0.0
-            scale = float(np.abs(b[finite]).max()) if finite.any() else 0.0
-            tolerance = self.options.judgement.region(region.placeholder, expected.dtype.name)
-            given = partial(plain_arguments, region.bound, partial(_value, feeds=feeds))
-            terms = self.options.judgement.terms(region.placeholder, given, expected)
-            more = terms() if terms is not None else None
-            allowed = tolerance.atol + tolerance.rtol * np.abs(b) + tolerance.scaled * scale + _SLACK * own
-            allowed = allowed if more is None else allowed + more
-            off = np.where(finite, ~(np.abs(a - b) <= allowed), ~((a == b) | (np.isnan(a) & np.isnan(b))))
-        return bool((off & settled).any())
-
-    def _check(
-        self,
-        region: Region,
-        actual: Sequence[Array | None],
-        expected: Sequence[Array | None],
-        feeds: Mapping[str, Array],
-    ) -> str | None:
-        names = outputs_of(region)
-        scratch = [Checked(name) for name in names]
-        given = partial(plain_arguments, region.bound, partial(_value, feeds=feeds))
-        return check(
-            region.placeholder, names, actual, expected, scratch, self.options.judgement, given, feeds
-        )
+        found = trial.interpreted(feeds)
+        return found is not None and trial.agrees(found, expected, feeds)
 
 
-def _variants(
-    region: Region, feeds: Mapping[str, Array], seed: int
-) -> Iterator[tuple[str, dict[str, Array]]]:
-    """What the region takes first, on other scales."""
-    for ref in region.bound.refs():
-        value = feeds.get(ref.name)
-        if value is not None and value.size and is_float(value.dtype) and value.dtype.kind != "c":
-            name = ref.name
-            break
-    else:
-        return
-    with np.errstate(all="ignore"):
-        yield "small", {**feeds, name: (value.astype(np.float64) * _SMALL).astype(value.dtype)}
-        if value.dtype.name not in _NARROW and value.dtype.itemsize > 2:
-            yield "large, tied or zero", {**feeds, name: _spread(value, seed)}
-
-
-def _spread(value: Array, seed: int) -> Array:
-    """Half of the elements as they are; the others large, zero, or rounded so that some are equal."""
-    rng = generator(seed, 0, f"spread {value.size}")
-    flat = to_float64(value).reshape(-1)
-    finite = flat[np.isfinite(flat) & (np.abs(flat) < 1e9)]
-    typical = float(np.sqrt(np.mean(finite**2))) if finite.size else 1.0
-    typical = typical or 1.0
-    turn = rng.permutation(flat.size) % (2 * (len(_LARGE) + 2))
-    for number, factor in enumerate(_LARGE):
-        flat = np.where(turn == number, factor * typical, flat)
-    flat = np.where(turn == len(_LARGE), 0.0, flat)
-    flat = np.where(turn == len(_LARGE) + 1, np.round(flat / typical * 2) / 2 * typical, flat)
-    return flat.reshape(value.shape).astype(value.dtype)
-
-
-def _moved(array: Array, seed: int) -> Array:
-    """Floating-point numbers, each moved up or down by a few units in the last place."""
-    if not is_float(array.dtype) or array.dtype.kind == "c":
-        return array
-    rng = generator(seed, 0, f"moved {array.size}")
-    step = _UNITS * (float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 2.0**-8)
-    moved = to_float64(array) * (1 + step * rng.choice((-1.0, 1.0), array.shape))
-    return moved.astype(array.dtype)
-
-
-def _value(ref: Ref, feeds: Mapping[str, Array]) -> Array:
-    if ref.constant is not None:
-        return ref.constant
-    if ref.name not in feeds:
-        raise CannotVerifyError(f"the argument '{ref.name}' of a region has no value")
-    return feeds[ref.name]
+def _tied(
+    types: Mapping[str, TensorType], feeds: Mapping[str, Array], dims: Collection[str]
+) -> dict[str, TensorType]:
+    """``types`` with one name for unnamed dims that are of one size in the model: the samples' sizes all differ."""
+    known: dict[int, str] = {}
+    for name, kind in types.items():
+        for size, dim in zip(feeds[name].shape, kind.shape or (), strict=False):
+            if isinstance(dim, str) and (dim in dims or not dims):
+                known.setdefault(size, dim)
+    found: dict[str, TensorType] = {}
+    for name, kind in types.items():
+        shape: list[int | str | None] = []
+        for axis, (size, dim) in enumerate(zip(feeds[name].shape, kind.shape or (), strict=False)):
+            loose = dim is None or (isinstance(dim, str) and dims and dim not in dims and dim.isidentifier())
+            shape.append(known.setdefault(size, str(dim or f"{name}.{axis}")) if loose else dim)
+        found[name] = TensorType(kind.dtype, tuple(shape))
+    return found
 
 
 def _type_of(array: Array) -> TensorType:

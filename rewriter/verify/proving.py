@@ -29,7 +29,7 @@ from rewriter.verify.blame import DECOMPOSITION, Blame
 from rewriter.verify.delivered import Delivered, labelled
 from rewriter.verify.inplace import InPlace, exposed_names
 from rewriter.verify.options import VerifyOptions
-from rewriter.verify.probes import Prober
+from rewriter.verify.probes import Knowledge, Prober
 from rewriter.verify.proof import Checked, Proof, RegionResult
 from rewriter.worker.activity import doing
 
@@ -216,7 +216,8 @@ class _Run:
         regions = [region for region, _ in pairs]
         names = list(dict.fromkeys([*labels.values(), *exposed_names(r for r, _ in first)]))
         session = place.session(names, regions)
-        prober = Prober(self.weights, cut.model, self.options, libraries)
+        knowledge = Knowledge(place.degenerate.behind, list(inputs.sizes.names))
+        prober = Prober(self.weights, cut.model, self.options, libraries, knowledge)
         held = Delivered(
             self.weights,
             delivered,

@@ -142,13 +142,13 @@ def test_a_model_that_does_not_load_is_told_from_one_that_the_optimiser_spoils(
 
 
 class Sort(Placeholder):
-    """torch.sort, which promises no order of equal values; the last of equal ones comes first here."""
+    """torch.sort, which promises that the first of equal values comes first; the last one does here."""
 
     matches = ("Sort",)
     outputs = ("values", "indices")
 
     def reference(self, x):
-        return tuple(torch.sort(x, dim=-1))
+        return tuple(torch.sort(x, dim=-1, stable=True))
 
     def decompose(self, g, x: Value):
         size = x.size(-1)
@@ -178,6 +178,19 @@ def test_indices_of_equal_values_are_told_from_wrong_ones_and_the_flag_is_named(
     assert [checked.judged for checked in proof.regions[0].outputs] == ["", "topk:v"]
 
 
+class AnyOrder(Sort):
+    """torch.sort, which promises no order of equal values."""
+
+    matches = ("Sort",)
+
+    def reference(self, x):
+        return tuple(torch.sort(x, dim=-1))
+
+
+def test_an_order_that_pytorch_leaves_open_is_no_difference():
+    assert prove(sorting(), AnyOrder()).verdict == "verified"
+
+
 class First(Sort):
     """torch.topk, the last of equal values first."""
 
@@ -200,9 +213,7 @@ def test_of_equal_values_another_may_be_picked():
         outputs={"v": (FLOAT, None), "i": (INT64, None)},
         domains=["com.example"],
     )
-    with pytest.raises(MismatchError) as caught:
-        prove(source, First())
-    assert "--compare i=topk:v" in caught.value.remedy
+    assert prove(source, First()).verdict == "verified"  # torch.topk leaves the order open
     assert prove(source, First(), compare="i=topk:v").verdict == "verified"
 
 
