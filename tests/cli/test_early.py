@@ -66,7 +66,7 @@ def test_given_inputs_of_other_names_or_types(
     done = rewrite(roll, roll.with_name("out.onnx"), "--inputs", file)
     assert done.code == 2
     assert told in done.err
-    with pytest.raises(rewriter.UsageError, match="--inputs"):
+    with pytest.raises(rewriter.errors.UsageError, match="--inputs"):
         rewriter.rewrite(parse(ROLL), inputs=arrays)
 
 
@@ -95,5 +95,5 @@ def test_nothing_is_verified_with_it(rewrite: Rewrite, roll: Path, flags: list[s
 
 
 def test_the_call_refuses_the_same() -> None:
-    with pytest.raises(rewriter.UsageError, match="--samples and --dim: they say how to verify"):
+    with pytest.raises(rewriter.errors.UsageError, match="--samples and --dim: they say how to verify"):
         rewriter.rewrite(parse(ROLL), verify=False, samples=2, dims={"N": 3})

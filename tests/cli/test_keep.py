@@ -59,7 +59,7 @@ def test_what_an_earlier_run_kept_is_not_asked_for(tmp_path: Path) -> None:
     again = rewriter.rewrite(kept, simplify=False, verify=False)
     assert [operator.name for operator in again.kept] == ["MySpecialOp"]
     assert rewriter.rewrite(kept, keep="com.example::*", simplify=False, verify=False).model is not None
-    with pytest.raises(rewriter.UsageError, match=r"did you mean com\.example::MySpecialOp"):
+    with pytest.raises(rewriter.errors.UsageError, match=r"did you mean com\.example::MySpecialOp"):
         rewriter.rewrite(kept, keep="com.example::MySpecial", simplify=False, verify=False)
 
 

@@ -82,7 +82,7 @@ def test_an_installed_pass_is_named_beside_those_that_were(rewrite: Rewrite, rol
     assert "pass 'swish' takes it: --passes roll,swish" in rewrite(roll, "--passes", "roll").out
     both = rewrite(roll, out, "--passes", "mish").err
     assert "installed passes take all of them: --passes mish,roll,swish" in both
-    with pytest.raises(rewriter.LeftoverPlaceholderError, match="--passes roll,swish"):
+    with pytest.raises(rewriter.errors.LeftoverPlaceholderError, match="--passes roll,swish"):
         rewriter.rewrite(parse(ROLL), passes=["roll"])
 
 

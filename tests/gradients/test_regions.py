@@ -12,9 +12,9 @@ import torch
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import rewriter
-from rewriter import Case, GradientError, Placeholder, UsageError, Value, f32
+from rewriter import Case, Placeholder, Value, f32
 from rewriter.cli import run
-from rewriter.errors import UnprovedError
+from rewriter.errors import GradientError, UnprovedError, UsageError
 from rewriter.gradients.result import AGREES, NO_GRADIENT, NOT_CHECKED, SURROGATE
 from rewriter.torch import placeholder
 from rewriter.torch.operator import PlaceholderFunction

@@ -13,15 +13,8 @@ from onnx import AttributeProto, TensorProto, helper, parser
 from onnxscript import opset13, opset18
 
 import rewriter
-from rewriter import (
-    Case,
-    DecompositionFault,
-    PassDefinitionError,
-    UnsupportedAtOpset,
-    f32,
-    from_function,
-    from_onnxscript,
-)
+from rewriter import Case, f32, from_function, from_onnxscript
+from rewriter.errors import DecompositionFault, PassDefinitionError, UnsupportedAtOpset
 from tests.interop.conftest import model_of, ops, rewrite, run
 
 RNG = np.random.default_rng(0)
@@ -153,7 +146,7 @@ def test_a_function_with_two_outputs_and_required_attributes() -> None:
     both = np.concatenate([x, weight])
     np.testing.assert_allclose(sums, both.sum(1, keepdims=True), rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(scaled, both * 2)
-    with pytest.raises(rewriter.BindingError, match=r"'factor' .* is missing"):
+    with pytest.raises(rewriter.errors.BindingError, match=r"'factor' .* is missing"):
         rewriter.rewrite(model_of("mylib::pair", types, opset=13, axis=0), passes=[made])
 
 

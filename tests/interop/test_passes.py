@@ -108,7 +108,7 @@ def test_a_pass_file_names_its_own_line(tmp_path: Path) -> None:
         PASS_FILE.replace('g.op("Pow", x, two)', 'g.op("Squeeze", x, axes_i=[0])')
     )
     model = model_of("mylib::square_plus_one", {"x": ("float32", ["n", 3])}, opset=13)
-    with pytest.raises(rewriter.UnsupportedAtOpset) as caught:
+    with pytest.raises(rewriter.errors.UnsupportedAtOpset) as caught:
         rewriter.rewrite(model, passes=[str(tmp_path / "my_ops.py")])
     # The file begins with an empty line.
     assert caught.value.what == f"{tmp_path / 'my_ops.py'}:10: Squeeze has no attribute 'axes' at opset 13"

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import rewriter
-from rewriter import Case, DecompositionFault, Ints, UnsupportedAtOpset, Value, f32, from_surgeon
+from rewriter import Case, Ints, Value, f32, from_surgeon
+from rewriter.errors import DecompositionFault, UnsupportedAtOpset
 from tests.interop.conftest import line, model_of, ops, rewrite, run
 
 RNG = np.random.default_rng(0)

@@ -9,8 +9,14 @@ import torch
 from torch.onnx import symbolic_helper
 
 import rewriter
-from rewriter import Case, DecompositionFault, PassDefinitionError, UnsupportedAtOpset, f32, from_symbolic
-from rewriter.errors import DecompositionError, UnsupportedParameter
+from rewriter import Case, f32, from_symbolic
+from rewriter.errors import (
+    DecompositionError,
+    DecompositionFault,
+    PassDefinitionError,
+    UnsupportedAtOpset,
+    UnsupportedParameter,
+)
 from tests.interop.conftest import line, model_of
 
 if TYPE_CHECKING:
@@ -336,7 +342,7 @@ def test_a_wrong_result_is_caught_by_the_proof() -> None:
     made = from_symbolic(
         "mylib::body", body, reference=lambda x: x * torch.sigmoid(x), cases=[Case(f32(2, 3))]
     )
-    with pytest.raises(rewriter.MismatchError, match="mylib::body"):
+    with pytest.raises(rewriter.errors.MismatchError, match="mylib::body"):
         rewriter.rewrite(model_of("mylib::body", {"x": ("float32", [2, 3])}, opset=13), passes=[made])
 
 

@@ -278,7 +278,7 @@ def test_draws_the_node_where_it_failed(failed: tuple[Data, str]) -> None:
 def test_draws_what_nobody_takes() -> None:
     source = chain(1)
     source.graph.node[0].op_type = "Unheard"
-    with pytest.raises(rewriter.LeftoverPlaceholderError) as caught:
+    with pytest.raises(rewriter.errors.LeftoverPlaceholderError) as caught:
         rewriter.rewrite(source, details=True)
     report = caught.value.report
     assert report is not None

@@ -165,7 +165,7 @@ def test_failure_carries_the_report_and_its_code(tmp_path: Path) -> None:
     model = parse(ROLL)
     model.graph.node[1].attribute[0].name = "shiftz"
     onnx.save(model, tmp_path / "in.onnx")
-    with pytest.raises(rewriter.BindingError) as caught:
+    with pytest.raises(rewriter.errors.BindingError) as caught:
         rewriter.rewrite(tmp_path / "in.onnx", tmp_path / "out.onnx")
     report = caught.value.report
     assert report is not None

@@ -91,7 +91,7 @@ def test_errors_still_name_the_source_line() -> None:
     model = parse(ROLL)
     model.graph.node[1].attribute[0].name = "shiftz"
     model.graph.node[1].metadata_props.add(key="pkg.torch.onnx.stack_trace", value=TRACE)
-    with pytest.raises(rewriter.BindingError, match=r"net\.py:7"):
+    with pytest.raises(rewriter.errors.BindingError, match=r"net\.py:7"):
         rewriter.rewrite(model, strip_debug=True)
 
 

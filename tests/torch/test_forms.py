@@ -57,7 +57,7 @@ def test_the_usual_domains_need_no_pass_named(made: dict[str, exports.Exported],
 def test_a_function_without_symbolic_says_so() -> None:
     """``prim::PythonOp`` names a module and no operator: there is nothing to go by."""
     model = exports.python_op().model
-    with pytest.raises(rewriter.LeftoverPlaceholderError, match="symbolic"):
+    with pytest.raises(rewriter.errors.LeftoverPlaceholderError, match="symbolic"):
         rewriter.rewrite(model)
 
 

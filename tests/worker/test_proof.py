@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import rewriter
-from rewriter import LimitError, MismatchError, ModelReadError, WorkerDiedError
+from rewriter.errors import LimitError, MismatchError, ModelReadError, WorkerDiedError
 from rewriter.graph.survey import Keep
 from rewriter.placeholder.registry import Selection
 from rewriter.storage import ModelFile
@@ -156,7 +156,7 @@ def test_errors_come_back_as_they_are(tmp_path: Path) -> None:
     assert found.proof is not None
     assert found.report is not None
     assert found.report.verification["verdict"] == "failed"  # type: ignore[index]
-    assert isinstance(found.where, rewriter.Where)
+    assert isinstance(found.where, rewriter.errors.Where)
 
 
 def test_a_fault_comes_back_with_its_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
