@@ -36,6 +36,9 @@ from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.target import bring, moves, refusal
+from rewriter.graph.twins import check_twins
+from rewriter.graph.types import contradicts, refine, without_sizes
+from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from rewriter.errors import Where
@@ -95,6 +98,7 @@ def decompose(
     left = [item for root in found.live for item in root.found if item.is_leftover]
     if left:
         raise describe(left, selection)
+    check_twins(item for root in found.live for item in root.found)
     result = Decomposed(interface=Interface.of(file.model))
     _take_stock(result, found, selection)
     unmatched, known = unmatched_keep(found, keep), candidates(found)

@@ -107,6 +107,12 @@ class OpsetError(ModelReadError):
     code = "opset"
 
 
+class AttributeValueError(RewriteError):
+    """A standard operator has an attribute, or a value of one, that ONNX does not define."""
+
+    code = "undefined-attribute"
+
+
 class ModelWriteError(RewriteError):
     """The output could not be written (permissions, full disk); an existing output is untouched."""
 

@@ -27,6 +27,7 @@ class Elu(Placeholder):
 
     matches = ("Elu", "aten::elu", "aten::elu_")
     standard = {"Elu": lambda op: {"x": op.x, "alpha": op.get("alpha")}}  # noqa: RUF012
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0) -> Any:
@@ -57,6 +58,7 @@ class Celu(Placeholder):
 
     matches = ("Celu", "aten::celu", "aten::celu_")
     standard = {"Celu": lambda op: {"x": op.x, "alpha": op.get("alpha")}}  # noqa: RUF012
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, alpha: float = 1.0) -> Any:
@@ -83,6 +85,7 @@ class Selu(Placeholder):
     """ELU with the constants of self-normalising networks; the meaning of `torch.nn.functional.selu`."""
 
     matches = ("Selu", "aten::selu", "aten::selu_")
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:

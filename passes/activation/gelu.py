@@ -21,6 +21,7 @@ class Gelu(Placeholder):
     standard = {  # noqa: RUF012
         "Gelu": lambda op: {"x": op.x, "approximate": op.get("approximate")}
     }
+    shapes = "x: ..."
     # onnxruntime has no float64 kernel of Erf, but of Tanh.
     dtypes = ("float16", "float32", "float64")
     tolerances = ELEMENTWISE

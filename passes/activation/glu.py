@@ -20,6 +20,7 @@ class Glu(Placeholder):
     """a · sigmoid(b), where a and b are the halves of `x` along `dim`; the meaning of `torch.nn.functional.glu`."""
 
     matches = ("Glu", "aten::glu")
+    shapes = "x: ..."
     aliases = {"axis": "dim"}  # noqa: RUF012
     tolerances = ELEMENTWISE
 
@@ -44,6 +45,7 @@ class SwiGlu(Placeholder):
     """silu(a) · b, where a and b are the halves of `x` along `dim` (Shazeer, 2020)."""
 
     matches = ("SwiGlu",)
+    shapes = "x: ..."
     name = "swiglu"
     aliases = {"axis": "dim"}  # noqa: RUF012
     tolerances = ELEMENTWISE
@@ -73,6 +75,7 @@ class GeGlu(Placeholder):
     """
 
     matches = ("GeGlu",)
+    shapes = "x: ..."
     name = "geglu"
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = ("float16", "float32")  # onnxruntime has no float64 kernel of Erf

@@ -19,6 +19,7 @@ class HardSigmoid(Placeholder):
 
     # Not in the default domain: ONNX's own HardSigmoid has other constants.
     matches = ("HardSigmoid", "aten::hardsigmoid", "aten::hardsigmoid_")
+    shapes = "x: ..."
     name = "hardsigmoid"
 
     def reference(self, x: Any) -> Any:
@@ -41,6 +42,7 @@ class HardSwish(Placeholder):
 
     matches = ("HardSwish", "HSwish", "aten::hardswish", "aten::hardswish_")
     standard = {"HardSwish": lambda op: {"x": op.x}}  # noqa: RUF012
+    shapes = "x: ..."
     name = "hardswish"
 
     def reference(self, x: Any) -> Any:

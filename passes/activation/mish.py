@@ -19,6 +19,7 @@ class Mish(Placeholder):
 
     matches = ("Mish", "aten::mish", "aten::mish_", "mmcv::Mish", "mmdeploy::Mish")
     standard = {"Mish": lambda op: {"x": op.x}}  # noqa: RUF012
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:

@@ -22,6 +22,7 @@ class Piecewise(Placeholder):
     """
 
     matches = ("Piecewise", "PiecewiseLinear")
+    shapes = "x: ..."
 
     def reference(self, x: Any, breakpoints: Any, slopes: Any, offsets: Any) -> Any:
         return _reference(x, breakpoints, slopes, offsets)
@@ -59,6 +60,7 @@ class StatefulPiecewise(Placeholder):
     """
 
     matches = ("StatefulPiecewise",)
+    shapes = "x: ...; state: ..."
     outputs = ("output", "new_state")
 
     def reference(

@@ -21,6 +21,7 @@ class Softplus(Placeholder):
     """ln(1 + exp(β·x)) / β, and x where β·x > threshold; the meaning of `torch.nn.functional.softplus`."""
 
     matches = ("Softplus", "aten::softplus")
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
@@ -68,8 +69,10 @@ class LogSigmoid(Placeholder):
     """
 
     matches = ("LogSigmoid", "aten::log_sigmoid", "aten::log_sigmoid_forward")
+    shapes = "x: ..."
     name = "logsigmoid"
     outputs = ("output", "buffer")
+    auxiliary = ("buffer",)
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:

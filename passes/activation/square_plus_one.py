@@ -16,6 +16,7 @@ class SquarePlusOne(Placeholder):
     """x² + 1, elementwise."""
 
     matches = ("SquarePlusOne",)
+    shapes = "x: ..."
     dtypes = ("float16", "float32", "float64", "int32", "int64")
 
     def reference(self, x: Any) -> Any:

@@ -17,6 +17,7 @@ class Swish(Placeholder):
 
     matches = ("Swish", "SiLU", "MySwish", "CustomSwish", "aten::silu", "aten::silu_")
     standard = {"Swish": lambda op: {"x": op.x, "beta": op.get("alpha")}}  # noqa: RUF012
+    shapes = "x: ...; beta: ..."
 
     tolerances = ELEMENTWISE
 

@@ -40,6 +40,7 @@ class Alibi(Placeholder):
     """
 
     matches = ("Alibi", "AlibiBias", "AddAlibi", "ALiBi")
+    shapes = "scores: ... H Q K"
 
     def reference(
         self,

@@ -49,6 +49,10 @@ class MsDeformAttn(Placeholder):
         "MSDeformAttnFunction",
         "ms_deform_attn_forward",
     )
+    shapes = (
+        "value: N S M D; spatial_shapes: L 2; level_start_index: L; "
+        "sampling_locations: N Q M L P 2; attention_weights: N Q M L P"
+    )
     aliases = {  # noqa: RUF012
         "value_spatial_shapes": "spatial_shapes",
         "value_level_start_index": "level_start_index",

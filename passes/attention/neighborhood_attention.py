@@ -35,6 +35,7 @@ class NeighborhoodAttention(Placeholder):
     """
 
     matches = ("NeighborhoodAttention", "NeighbourhoodAttention", "na1d", "na2d", "na3d")
+    shapes = "query: N ... M D; key: N ... M D; value: N ... M _"
 
     def reference(
         self,

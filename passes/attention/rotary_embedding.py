@@ -30,6 +30,7 @@ class RotaryEmbedding(Placeholder):
     """
 
     matches = ("RotaryEmbedding", "RotaryPosEmb", "ApplyRotaryPosEmb", "ApplyRotaryEmb", "RoPE")
+    shapes = "x: N _ _ _ | N _ _; cos_cache: _ D | N _ D; sin_cache: _ D | N _ D; position_ids: N _"
     aliases = {  # noqa: RUF012
         "cos": "cos_cache",
         "sin": "sin_cache",

@@ -58,6 +58,7 @@ class ScaledDotProductAttention(Placeholder):
         "aten::_scaled_dot_product_cudnn_attention",
         "aten::_scaled_dot_product_fused_attention_overrideable",
     )
+    shapes = "query: ... L E; key: ... S E; value: ... S _; attn_mask: ... _ _"
     aliases = {  # noqa: RUF012
         "mask": "attn_mask",
         "attention_mask": "attn_mask",

@@ -34,6 +34,7 @@ class SparseAttention(Placeholder):
 
     finite = True
     matches = ("SparseAttention", "BlockSparseAttention", "LocalAttention", "SlidingWindowAttention")
+    shapes = "query: ... L E; key: ... S E; value: ... S _"
 
     def reference(
         self,

@@ -37,6 +37,7 @@ class BatchedNms(Placeholder):
     """
 
     matches = ("BatchedNms", "torchvision::batched_nms")
+    shapes = "boxes: N 4; scores: N; idxs: N; iou_threshold: () | 1"
     aliases = {"classes": "idxs", "labels": "idxs"}  # noqa: RUF012
 
     def reference(self, boxes: Any, scores: Any, idxs: Any, iou_threshold: Any) -> Any:

@@ -29,6 +29,7 @@ class BoxDecode(Placeholder):
     """
 
     matches = ("BoxDecode", "decode_boxes", "bbox_decode")
+    shapes = "deltas: ... N _; anchors: ... N 4"
     aliases = {"rel_codes": "deltas", "boxes": "anchors", "clip": "bbox_xform_clip"}  # noqa: RUF012
 
     def reference(

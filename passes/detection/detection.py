@@ -25,6 +25,9 @@ class Detection(Placeholder):
     """
 
     matches = ("Detection", "DetectionPostprocess")
+    shapes = (
+        "deltas: ... _ _; logits: ... _ _; anchors: ... N 4; score_threshold: () | 1; iou_threshold: () | 1"
+    )
     aliases = {  # noqa: RUF012
         "boxes": "deltas",
         "scores": "logits",

@@ -32,6 +32,7 @@ class MulticlassNms(Placeholder):
 
     name = "multiclass_nms"
     matches = ("MultiClassNms",)
+    shapes = "boxes: ... _ _; scores: ... _ _; iou_threshold: () | 1; score_threshold: () | 1"
     aliases = {  # noqa: RUF012
         "max_output_boxes_per_class": "max_per_class",
         "keep_top_k": "max_total",

@@ -34,6 +34,7 @@ class Nms(Placeholder):
     """
 
     matches = ("Nms", "torchvision::nms", "mmcv::nms", "mmcv::NonMaxSuppression")
+    shapes = "boxes: N 4; scores: N; iou_threshold: () | 1"
     aliases = {"dets": "boxes", "bboxes": "boxes"}  # noqa: RUF012
 
     def reference(self, boxes: Any, scores: Any, iou_threshold: Any, offset: int = 0) -> Any:

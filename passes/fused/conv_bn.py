@@ -27,6 +27,9 @@ class ConvBn(Placeholder):
     """Convolution and batch normalisation by running statistics."""
 
     matches: ClassVar[tuple[str, ...]] = ("ConvBn", "ConvBatchNorm", "ConvBn1d", "ConvBn2d", "ConvBn3d")
+    shapes = (
+        "input: _ _ ...; weight: O _ ...; bias: O; bn_weight: O; bn_bias: O; running_mean: O; running_var: O"
+    )
     aliases = {**_GEOMETRY, "epsilon": "eps"}  # noqa: RUF012
     # onnxruntime has no Conv of float64.
     dtypes = ("float16", "float32")
@@ -162,6 +165,7 @@ class ConvRelu(Placeholder):
     """Convolution and ReLU."""
 
     matches = ("ConvRelu", "aten::cudnn_convolution_relu", "aten::miopen_convolution_relu")
+    shapes = "input: _ _ ...; weight: O _ ...; bias: O"
     aliases = _GEOMETRY
     dtypes = ("float16", "float32")
 

@@ -21,6 +21,7 @@ class FusedLeakyRelu(Placeholder):
     """
 
     matches = ("FusedLeakyRelu", "mmcv::FusedBiasLeakyRelu", "mmcv::fused_bias_leakyrelu")
+    shapes = "input: N C ...; bias: C"
     aliases = {"alpha": "negative_slope"}  # noqa: RUF012
     # The kernel's own arguments: act=3 is the leaky ReLU, grad=0 the forward.
     schemas = {  # noqa: RUF012

@@ -18,6 +18,7 @@ class LinearRelu(Placeholder):
     """max(x · weightᵀ + bias, 0); the meaning of `torch.nn.functional.linear` and `relu`."""
 
     matches = ("LinearRelu",)
+    shapes = "x: ... I; weight: O I | I; bias: O | ()"
 
     def reference(self, x: Any, weight: Any, bias: Any = None) -> Any:
         import torch

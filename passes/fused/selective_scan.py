@@ -34,7 +34,12 @@ class SelectiveScan(Placeholder):
     """
 
     matches = ("SelectiveScan", "SelectiveScanFn", "MambaSelectiveScan")
+    shapes = (
+        "u: B D L; delta: B D L; A: D N; B: B _ L | B _ _ L | D N; C: B _ L | B _ _ L | D N; D: D; "
+        "z: B D L; delta_bias: D"
+    )
     outputs = ("output", "last_state")
+    auxiliary = ("last_state",)
 
     def reference(
         self,

@@ -28,6 +28,7 @@ class Flip(Placeholder):
     """`x` with the order of the elements of `dims` reversed; the meaning of `torch.flip`."""
 
     matches = ("Flip", "aten::flip")
+    shapes = "x: ..."
     aliases = {"dim": "dims", "axis": "dims", "axes": "dims"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -80,6 +81,7 @@ class Rot90(Placeholder):
     """`x` turned by `k` quarter turns from the first of `dims` to the second; the meaning of `torch.rot90`."""
 
     matches = ("Rot90", "aten::rot90")
+    shapes = "x: ... _ _"
     aliases = {"axes": "dims"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

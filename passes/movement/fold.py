@@ -25,6 +25,7 @@ class Fold(Placeholder):
     """(N, C·kh·kw, L) → (N, C, H, W), overlapping blocks added up; the meaning of `torch.nn.functional.fold`."""
 
     matches = ("Fold", "Col2Im", "aten::col2im")
+    shapes = "x: N CK L | CK L"
     aliases = {  # noqa: RUF012
         "kernel": "kernel_size",
         "strides": "stride",

@@ -26,6 +26,7 @@ class Pad(Placeholder):
     """`x` with `pad` elements more at both ends of its last axes; the meaning of `torch.nn.functional.pad`."""
 
     matches = ("Pad", "ConstantPad", "ConstantPadNd", "aten::pad", "aten::constant_pad_nd")
+    shapes = "x: ...; pad: _"
     aliases = {"padding": "pad"}  # noqa: RUF012
     schemas = {"aten::constant_pad_nd": ("x", "pad", "value")}  # noqa: RUF012
     dtypes = MOVED
@@ -94,6 +95,7 @@ class CircularPad(Placeholder):
     """`x` repeated periodically at both ends of its last axes; `torch.nn.CircularPad1d` to `3d`."""
 
     matches = ("CircularPad", "CircularPad1d", "CircularPad2d", "CircularPad3d", "aten::_pad_circular")
+    shapes = "x: ...; pad: _"
     aliases = {"padding": "pad"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -156,6 +158,7 @@ class ReflectionPad(Placeholder):
         "aten::reflection_pad2d",
         "aten::reflection_pad3d",
     )
+    shapes = "x: ...; pad: _"
     aliases = {"padding": "pad"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -191,6 +194,7 @@ class ReplicationPad(Placeholder):
         "aten::replication_pad2d",
         "aten::replication_pad3d",
     )
+    shapes = "x: ...; pad: _"
     aliases = {"padding": "pad"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

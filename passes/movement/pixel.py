@@ -25,6 +25,7 @@ class PixelShuffle(Placeholder):
     """(…, C·r², H, W) → (…, C, H·r, W·r); the meaning of `torch.nn.functional.pixel_shuffle`."""
 
     matches = ("PixelShuffle", "aten::pixel_shuffle")
+    shapes = "x: ... C H W"
     dtypes = MOVED
     tolerances = EXACT
 
@@ -82,6 +83,7 @@ class PixelUnshuffle(Placeholder):
     """(…, C, H·r, W·r) → (…, C·r², H, W); the meaning of `torch.nn.functional.pixel_unshuffle`."""
 
     matches = ("PixelUnshuffle", "aten::pixel_unshuffle")
+    shapes = "x: ... C H W"
     dtypes = MOVED
     tolerances = EXACT
 

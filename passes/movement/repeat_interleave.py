@@ -29,6 +29,7 @@ class RepeatInterleave(Placeholder):
     """
 
     matches = ("RepeatInterleave", "aten::repeat_interleave")
+    shapes = "x: ...; repeats: _ | ()"
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

@@ -53,6 +53,7 @@ class Roll(Placeholder):
     """Circular shift of `x` by `shifts` along `dims`; without `dims`, of `x` laid out flat."""
 
     matches = ("Roll", "MyRoll", "RollFunction", "aten::roll")
+    shapes = "x: ...; shifts: _ | ()"
     aliases = {"shift": "shifts", "dim": "dims", "axis": "dims", "axes": "dims"}  # noqa: RUF012
     dtypes = _MOVED
     # Data is moved, never computed.

@@ -46,6 +46,7 @@ class TimeShift(Placeholder):
     """y[…, t, …] = x[…, t − shift, …] along `dim`, and `value` where that is outside; positive shifts delay."""
 
     matches = ("TimeShift",)
+    shapes = "x: ...; shift: () | 1"
     aliases = {  # noqa: RUF012
         "shifts": "shift",
         "axis": "dim",
@@ -104,6 +105,7 @@ class ShiftConcat(Placeholder):
     """
 
     matches = ("ShiftConcat", "ShiftAndConcat", "ShiftConcatenate")
+    shapes = "x: ..."
     aliases = {"axis": "dim", "concat_axis": "concat_dim", "fill": "value"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -164,6 +166,7 @@ class SpliceFrames(Placeholder):
     """
 
     matches = ("SpliceFrames", "Splice", "SpliceFeats")
+    shapes = "x: ..."
     dtypes = MOVED
     tolerances = EXACT
 
@@ -204,6 +207,7 @@ class TemporalShift(Placeholder):
     """Of (N·T, C, …) the first C/fold_div channels from the next frame, as many from the previous, the rest as is."""
 
     matches = ("TemporalShift",)
+    shapes = "x: NT C ..."
     aliases = {"num_segments": "n_segment", "shift_div": "fold_div"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

@@ -38,6 +38,7 @@ class Tril(Placeholder):
     standard = {  # noqa: RUF012
         "Trilu": lambda op: None if op.get("upper") else {"x": op.x, "diagonal": op.number(1, 0)}
     }
+    shapes = "x: ... _ _; diagonal: () | 1"
     aliases = {"k": "diagonal"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT
@@ -69,6 +70,7 @@ class Triu(Placeholder):
     standard = {  # noqa: RUF012
         "Trilu": lambda op: {"x": op.x, "diagonal": op.number(1, 0)} if op.get("upper") else None
     }
+    shapes = "x: ... _ _; diagonal: () | 1"
     aliases = {"k": "diagonal"}  # noqa: RUF012
     dtypes = MOVED
     tolerances = EXACT

@@ -32,6 +32,7 @@ class Unfold(Placeholder):
     """
 
     matches = ("Unfold", "Im2Col", "aten::im2col")
+    shapes = "x: N C H W | C H W"
     domains = tuple(d for d in COMMON_DOMAINS if d not in ("aten", "org.pytorch.aten"))
     # Of `Tensor.unfold` the parameters must not be taken for ours, even where this pass is asked for by name.
     schemas = {"aten::unfold": ("x",)}  # noqa: RUF012

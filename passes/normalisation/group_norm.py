@@ -41,11 +41,13 @@ class GroupNorm(Placeholder):
             }
         )
     }
+    shapes = "x: N C ...; weight: C; bias: C"
     aliases = {"epsilon": "eps", "group": "num_groups"}  # noqa: RUF012
     schemas = {  # noqa: RUF012
         "aten::native_group_norm": ("x", "weight", "bias", "-", "-", "-", "num_groups", "eps")
     }
     outputs = ("output", "mean", "rstd")
+    auxiliary = ("mean", "rstd")
     dtypes = ("float16", "float32", "float64", "bfloat16")
 
     def reference(

@@ -42,6 +42,18 @@ class InstanceNorm(Placeholder):
             "bias": op.input(2),
             "eps": op.get("epsilon"),
         }
+    shapes = "x: N C ...; weight: C; bias: C; running_mean: C; running_var: C"
+    spellings = {  # noqa: RUF012
+        "torch.nn.functional.instance_norm": (
+            "x",
+            "running_mean",
+            "running_var",
+            "weight",
+            "bias",
+            "use_input_stats",
+            "momentum",
+            "eps",
+        )
     }
     aliases = {"epsilon": "eps"}  # noqa: RUF012
     dtypes = ("float16", "float32", "float64", "bfloat16")

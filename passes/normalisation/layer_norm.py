@@ -28,8 +28,10 @@ class LayerNorm(Placeholder):
     finite = True
     matches = ("LayerNorm", "aten::layer_norm", "aten::native_layer_norm")
     standard = {"LayerNormalization": of_onnx}  # noqa: RUF012
+    shapes = "x: ...; weight: =normalized_shape; bias: =normalized_shape"
     aliases = {"epsilon": "eps"}  # noqa: RUF012
     outputs = ("output", "mean", "rstd")
+    auxiliary = ("mean", "rstd")
     dtypes = ("float16", "float32", "float64", "bfloat16")
 
     def reference(

@@ -27,8 +27,10 @@ class RmsNorm(Placeholder):
 
     matches = ("RmsNorm", "aten::rms_norm", "aten::_fused_rms_norm")
     standard = {"RMSNormalization": of_onnx}  # noqa: RUF012
+    shapes = "x: ...; weight: =normalized_shape"
     aliases = {"epsilon": "eps"}  # noqa: RUF012
     outputs = ("output", "rstd")
+    auxiliary = ("rstd",)
     dtypes = ("float16", "float32", "float64", "bfloat16")
 
     def reference(self, x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:

@@ -27,6 +27,7 @@ class AffineGrid(Placeholder):
             "align_corners": bool(op.get("align_corners")),
         }
     }
+    shapes = "theta: N 2 3 | N 3 4; size: _"
 
     def reference(self, theta: Any, size: Any, align_corners: bool = False) -> Any:
         import torch

@@ -42,6 +42,11 @@ class DeformConv2d(Placeholder):
         "mmdeploy::MMCVModulatedDeformConv2d",
     )
     standard = {"DeformConv": lambda op: _of_onnx(op)}  # noqa: RUF012
+    shapes = "x: N _*CG H W; weight: O CG KH KW; offset: N 2*KH*KW OH OW; mask: N KH*KW OH OW; b: O"
+    spellings = {  # noqa: RUF012
+        "torchvision.ops.deform_conv2d": ("x", "offset", "weight", "b", "mask"),
+        "DeformConv of ONNX": ("x", "weight", "offset", "b", "mask"),
+    }
     aliases = {  # noqa: RUF012
         "strides": "stride",
         "pads": "padding",

@@ -60,6 +60,7 @@ class GridSample(Placeholder):
             "align_corners": bool(op.get("align_corners")),
         }
     }
+    shapes = "x: N C H W | N C D H W; grid: N _ _ 2 | N _ _ _ 3"
     aliases = {  # noqa: RUF012
         "interpolation_mode": "mode",
     }

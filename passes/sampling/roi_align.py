@@ -38,6 +38,7 @@ class RoiAlign(Placeholder):
         "mmcv::roi_align_forward",
     )
     standard = {"RoiAlign": lambda op: _of_onnx(op)}  # noqa: RUF012
+    shapes = "x: N C H W; rois: K 5"
     domains = tuple(d for d in Placeholder.domains if d)
     aliases = {  # noqa: RUF012
         "output_height": "pooled_height",
@@ -201,7 +202,9 @@ class PsRoiAlign(Placeholder):
 
     finite = True
     matches = ("PsRoiAlign", "torchvision::ps_roi_align", "mmcv::psroi_align")
+    shapes = "x: N C H W; rois: K 5"
     outputs = ("output", "channel_mapping")
+    auxiliary = ("channel_mapping",)
 
     def reference(
         self,

@@ -31,6 +31,7 @@ class RoiAlignRotated(Placeholder):
         "mmcv::roi_align_rotated",
         "mmcv::roi_align_rotated_forward",
     )
+    shapes = "x: N C H W; rois: K 6"
     aliases = {  # noqa: RUF012
         "aligned_height": "output_height",
         "aligned_width": "output_width",

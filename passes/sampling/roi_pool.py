@@ -30,7 +30,9 @@ class RoiPool(Placeholder):
     """(K, C, ph, pw) maxima of `x` (N, C, H, W) in boxes `rois` (K, 5), and the pixels they were found at."""
 
     matches = ("RoiPool", "torchvision::roi_pool", "mmcv::MMCVRoiPool", "mmcv::roi_pool")
+    shapes = "x: N C H W; rois: K 5"
     outputs = ("output", "argmax")
+    auxiliary = ("argmax",)
     # Values are chosen, never computed.
     tolerances = dict.fromkeys(("float16", "float32", "float64"), (0.0, 0.0))
 
@@ -141,7 +143,9 @@ class PsRoiPool(Placeholder):
     """Averages over whole pixels, bin (i, j) of channel c taken from channel (c·ph + i)·pw + j; and which that is."""
 
     matches = ("PsRoiPool", "torchvision::ps_roi_pool")
+    shapes = "x: N C H W; rois: K 5"
     outputs = ("output", "channel_mapping")
+    auxiliary = ("channel_mapping",)
 
     def reference(
         self,

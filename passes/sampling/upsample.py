@@ -20,6 +20,7 @@ class UpsampleTrilinear3d(Upsample):
     name = "upsample_trilinear3d"
     finite = True
     matches = ("UpsampleTrilinear3d", "aten::upsample_trilinear3d")
+    shapes = "x: N C D H W; output_size: 3"
     mode: ClassVar[str] = "linear"
     dims: ClassVar[int] = 3
     interpolate: ClassVar[str] = "trilinear"
@@ -53,6 +54,7 @@ class UpsampleBilinear2dAa(Upsample):
     name = "upsample_bilinear2d_aa"
     finite = True
     matches = ("UpsampleBilinear2dAa", "aten::_upsample_bilinear2d_aa")
+    shapes = "x: N C H W; output_size: 2"
     mode: ClassVar[str] = "linear"
     antialias: ClassVar[bool] = True
     interpolate: ClassVar[str] = "bilinear"
@@ -76,6 +78,7 @@ class UpsampleBicubic2dAa(Upsample):
     name = "upsample_bicubic2d_aa"
     finite = True
     matches = ("UpsampleBicubic2dAa", "aten::_upsample_bicubic2d_aa")
+    shapes = "x: N C H W; output_size: 2"
     mode: ClassVar[str] = "cubic"
     antialias: ClassVar[bool] = True
     interpolate: ClassVar[str] = "bicubic"

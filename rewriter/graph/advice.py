@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from rewriter.placeholder.contract import Placeholder
 
+#: Namespaces whose operators PyTorch and torchvision define.
+_KNOWN = frozenset({"aten", "org.pytorch.aten", "prims", "torchvision", "torchaudio", "quantized"})
 #: How alike two names must be, so that one may be meant by the other.
 _ALIKE = 0.7
 
@@ -63,8 +65,6 @@ def advice(node: NodeProto, selection: Selection) -> Advice:
     if match is not None:
         return Advice(taker=match.placeholder.pass_name())
     domain, name, selectors = operator_of(node)
-    if is_standard_domain(domain):
-        return Advice()
     names = {
         normal(p.rpartition("::")[2]): placeholder
         for placeholder in every.passes
@@ -72,6 +72,8 @@ def advice(node: NodeProto, selection: Selection) -> Advice:
     }
     if normal(name) in names:
         return Advice(namesake=names[normal(name)].pass_name())
+    if is_standard_domain(domain) or domain in _KNOWN:
+        return Advice()  # what these mean is known, and a name that is alike means something else
     for alike in difflib.get_close_matches(normal(name), list(names), n=3, cutoff=_ALIKE):
         arguments = _arguments(node, names[alike], selectors)
         if arguments is not None:
@@ -111,6 +113,8 @@ def _arguments(node: NodeProto, placeholder: Placeholder, selectors: tuple[str, 
     if len(node.input) > len(parameters) and not any(p.variadic for p in parameters):
         return None
     attributes = [text(a.name) for a in node.attribute if text(a.name) not in selectors]
+    if sum(p.required for p in parameters) > len(node.input) + len(attributes):
+        return None
     unknown = [name for name in attributes if name not in placeholder.signature.names]
     free = [p.name for p in parameters if p.is_constant and p.name not in attributes]
     if not unknown:

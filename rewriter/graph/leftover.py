@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rewriter.domains import is_standard_domain, since_opset
 from rewriter.errors import LeftoverPlaceholderError, Where
 from rewriter.graph.advice import advice, together, write_one
+from rewriter.graph.operands import declared, described
 from rewriter.graph.scopes import qualified, text
 from rewriter.placeholder.registry import operator_of
 
@@ -36,12 +37,17 @@ def describe(
             what += f"; the decomposition of {via} made it"
         if len(members) > 1:
             what += f"; {len(members)} of them: {_places(members)}"
+        what += _given(members[0])
         return LeftoverPlaceholderError(
             what, where=where or members[0].where, remedy=_remedy(members, selection)
         )
-    lines = [f"{_what(name, members)}: {_places(members)}" for name, members in groups.items()]
+    lines = [
+        f"{_what(name, members)}: {_places(members)}{_given(members[0])}" for name, members in groups.items()
+    ]
     stay = dict.fromkeys(qualified(members[0].node) for members in groups.values())
     kept = " ".join(f"--keep {name}" for name in stay if not is_standard_domain(name.rpartition("::")[0]))
+    outputs = [(output, item.scope) for item in found for output in item.node.output if output]
+    kept += " --no-verify" if kept and not all(declared(*output) for output in outputs) else ""
     remedy = _remedy_of_many(groups, selection) + (f", or leave them with {kept}" if kept else "")
     error = LeftoverPlaceholderError(f"{len(found)} placeholders that no pass takes:", remedy=remedy)
     error.details = tuple(lines)
@@ -85,8 +91,27 @@ def _remedy(members: Sequence[Found], selection: Selection) -> str:
         if since is not None:
             hints.append(f"export at opset {since} or later")
     else:
-        hints.append(f"--keep {name} leaves it in place")
+        hints.append(_keep(name, members))
     return "; ".join(hints)
+
+
+def _keep(name: str, members: Sequence[Found]) -> str:
+    """How to leave the operator in place: in a way that works."""
+    if all(declared(output, item.scope) for item in members for output in item.node.output if output):
+        return f"--keep {name} leaves it in place"
+    return (
+        f"--keep {name} --no-verify leaves it in place (the file declares no type for its result, so nothing can be "
+        "compared without the operator's library: --library)"
+    )
+
+
+def _given(item: Found) -> str:
+    """What a pass for the operator must bind."""
+    node = item.node
+    if node.op_type == "PythonOp" and node.domain == "prim":
+        return ""
+    said = described(node, item.scope, operator_of(node)[2])
+    return f" ({said})" if said else ""
 
 
 def _remedy_of_many(groups: Mapping[str, Sequence[Found]], selection: Selection) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from rewriter.domains import is_standard_domain, is_standard_operator, normal_domain, runtime_of
 from rewriter.errors import UsageError
+from rewriter.graph.attributes import check_attributes, has_list
 from rewriter.graph.opsets import version_for
 from rewriter.graph.scopes import (
     FunctionKey,
@@ -198,6 +199,8 @@ def survey_root(
             version = opsets.get(domain)
             known = (domain, op_type, version)
             if known in plain:
+                if not domain and has_list(op_type):
+                    check_attributes(scope, node)
                 continue
             if (domain, op_type) in names and called_function(node) in functions:
                 result.domains.add(domain)
@@ -205,6 +208,8 @@ def survey_root(
                 continue
             if is_standard_domain(domain) and is_standard_operator(op_type, version or 1, domain):
                 result.domains.add(domain)
+                if not domain and has_list(op_type):
+                    check_attributes(scope, node)
                 lacking = None if domain else _lacking(node, version or 1, selection)
                 if lacking is None:
                     plain.add(known)

@@ -72,6 +72,8 @@ class Bound:
     """
 
     arguments: Mapping[str, Any]
+    #: The order of the inputs, where it is not the pass's own.
+    order: tuple[str, ...] | None = field(default=None, compare=False)
 
     def refs(self) -> list[Ref]:
         """The tensor arguments, in order, each as often as it is given."""
@@ -130,6 +132,9 @@ class _Binder:
         self.signature = signature
         self.site = site
         self.attributes = {a.name: a for a in site.node.attribute if a.name not in ignored}
+        if "inplace" not in signature:
+            # A node has its results for itself: where torch would write them changes nothing.
+            self.attributes.pop("inplace", None)
         self.inputs = list(site.node.input)
         while self.inputs and not self.inputs[-1]:
             self.inputs.pop()
@@ -157,6 +162,11 @@ class _Binder:
     # --- the three sources ----------------------------------------------------------------------------------
 
     def _apply_rule(self, rule: BindRule, free: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        for ignored in rule.ignored:
+            if isinstance(ignored, Attribute):
+                self.attributes.pop(ignored.name, None)
+            else:
+                free = [item for item in free if item[0] != ignored.position]
         for name, source in rule.sources.items():
             parameter = self.signature[name]
             if isinstance(source, Fixed):
@@ -189,7 +199,8 @@ class _Binder:
                 hint = f"did you mean '{self.names[near[0]]}'? " if near else ""
                 raise self._error(
                     f"attribute '{attribute.name}' is not a parameter of this operator",
-                    f"{hint}its parameters are: {self.signature}; --bind gives a parameter another name",
+                    f'{hint}its parameters are: {self.signature}; --bind "…=pass(parameter={attribute.name})" gives '
+                    f'a parameter another name, --bind "…=pass(-={attribute.name})" ignores the attribute',
                 )
             if target in self.bound:
                 raise self._error(

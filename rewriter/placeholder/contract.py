@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rewriter.errors import PassDefinitionError
+from rewriter.placeholder.shapes import parse as parse_shapes
 from rewriter.placeholder.signature import Signature, is_partial, read_reference, read_signature
 
 if TYPE_CHECKING:
@@ -117,8 +118,16 @@ class Placeholder:
     #: Operators of ONNX itself that it decomposes for targets that lack them.  Each function is given the operator
     #: and returns arguments of the pass by name, or None where the pass does not serve.
     standard: ClassVar[Mapping[str, Callable[[Call], Mapping[str, Any] | None]]] = {}
+    #: Public functions of that name whose arguments come in another order, with that order.  Where a node's domain does
+    #: not say which of them it means, shapes must tell, or ``--bind``.
+    spellings: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    #: What the operator requires of its tensors' shapes: ``"x: N C H W; rois: K 5"``
+    #: (see :mod:`rewriter.placeholder.shapes`).
+    shapes: ClassVar[str] = ""
     #: Names of the results, in order.
     outputs: ClassVar[tuple[str, ...]] = ("output",)
+    #: Those of ``outputs`` that few ask for: a node without them is complete.
+    auxiliary: ClassVar[tuple[str, ...]] = ()
     #: Element types of the main input that the cases are also run in.
     dtypes: ClassVar[tuple[str, ...]] = FLOATS
     #: (rtol, atol) per dtype name where the defaults do not fit, with the reason as a comment in the pass.
@@ -270,9 +279,27 @@ class Placeholder:
             )
         for item in self.decompositions:
             self._check_parameters(item, owner)
+        self._check_shapes(owner)
         for alias, target in self.aliases.items():
             if target not in self.signature:
                 raise PassDefinitionError(f"alias '{alias}' names no parameter: '{target}'", where=owner)
+
+    def _check_shapes(self, owner: str) -> None:
+        try:
+            declared = parse_shapes(self.shapes)
+        except ValueError as error:
+            raise PassDefinitionError(
+                f"`shapes` cannot be read: {error}",
+                where=owner,
+                remedy='write shapes = "x: N C H W; rois: K 5"',
+            ) from error
+        for name in declared:
+            if name not in self.signature or not self.signature[name].is_tensor:
+                raise PassDefinitionError(
+                    f"`shapes` names '{name}', which is not a tensor parameter",
+                    where=owner,
+                    remedy=f"the operator's parameters are: {self.signature}",
+                )
 
     def _check_parameters(self, item: Decomposition, owner: str) -> None:
         """PassDefinitionError where a decomposition reads the operator's schema otherwise than the others do."""

@@ -14,8 +14,10 @@ from rewriter.errors import (
     UnsupportedAtOpset,
     UnsupportedParameter,
 )
-from rewriter.placeholder.binding import Bound, Ref, Site, bind
+from rewriter.placeholder.binding import Bound, Ref, Site
 from rewriter.placeholder.builder import Builder
+from rewriter.placeholder.explain import explain
+from rewriter.placeholder.orders import bind_site
 from rewriter.placeholder.value import Value
 from rewriter.types import TensorType
 
@@ -47,22 +49,6 @@ class Expansion:
     domains: dict[str, int] = field(default_factory=dict)
     #: What must hold of sizes that are not known.
     conditions: tuple[str, ...] = ()
-
-
-def bind_site(placeholder: Placeholder, site: Site, match: Match | None = None) -> Bound:
-    """The arguments of ``site`` for ``placeholder``; BindingError where they do not fit."""
-    own = placeholder.bound_at(site)
-    if own is not None:
-        return own
-    schema = placeholder.schemas.get(match.qualified) if match is not None else None
-    return bind(
-        placeholder.signature,
-        site,
-        aliases=placeholder.aliases,
-        schema=schema,
-        rule=match.rule if match is not None else None,
-        ignored=match.selectors if match is not None else (),
-    )
 
 
 def expand(
@@ -198,14 +184,14 @@ def _run(placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
     arguments = _values(builder, bound)
     variadic = next((p.name for p in placeholder.signature.parameters if p.variadic), None)
     if variadic is None:
-        made = _call(placeholder, item, site, builder, arguments)
+        made = _call(placeholder, item, site, bound, builder, arguments)
     else:
         # What precedes a variadic parameter can only be given by position.
         names = placeholder.signature.names
         at = names.index(variadic)
         before = [arguments[name] for name in names[:at]]
         after = {name: arguments[name] for name in names[at + 1 :]}
-        made = _call(placeholder, item, site, builder, after, *before, *arguments[variadic])
+        made = _call(placeholder, item, site, bound, builder, after, *before, *arguments[variadic])
     results = list(made) if isinstance(made, (tuple, list)) else [made]
     wanted = [
         bool(name) and builder.wants(_output_name(placeholder, i)) for i, name in enumerate(site.node.output)
@@ -263,6 +249,7 @@ def _call(
     placeholder: Placeholder,
     item: Decomposition,
     site: Site,
+    bound: Bound,
     builder: Builder,
     named: dict[str, Any],
     *positional: Any,
@@ -271,6 +258,7 @@ def _call(
         return item.build(placeholder, builder, *positional, **named)
     except DecompositionError as error:
         error.where = error.where or site.where
+        explain(error, placeholder, item, site, bound)
         raise
     except MemoryError as error:
         raise UnsupportedParameter(

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Protocol
 from rewriter.domains import is_runtime_domain
 from rewriter.errors import (
     AmbiguousMatchError,
+    RewriteError,
     UsageError,
     Where,
 )
 from rewriter.placeholder.binding import normal
 from rewriter.placeholder.discovery import all_names, available, resolve
+from rewriter.placeholder.judged import judged_by
 from rewriter.placeholder.rules import BindRule, parse_bind
 
 if TYPE_CHECKING:
@@ -46,10 +48,14 @@ class Match:
     assumed: bool = False
     #: The decomposition to try where none of the pass's own serves.
     last_resort: Decomposition | None = None
+    #: The operator that the node names, where it is known and the pass was only told to take it.
+    original: Placeholder | None = None
 
     def at(self, site: Site) -> Match:
         """This match with the pass for ``site``, where that depends on the node's inputs."""
         exact = self.placeholder.at(site, self.selectors)
+        if self.original is not None:
+            exact = judged_by(exact, self.original, site, self)
         return self if exact is self.placeholder else replace(self, placeholder=exact)
 
 
@@ -58,7 +64,8 @@ def operator_of(node: NodeProto) -> tuple[str, str, tuple[str, ...]]:
 
     ``org.pytorch.aten::ATen`` with ``operator="roll"`` is ``aten::roll``.
     """
-    if node.op_type == "ATen" and node.domain in _ATEN:
+    # A plain g.op("ATen", …) leaves it in the default domain.
+    if node.op_type == "ATen" and node.domain in (*_ATEN, "", "ai.onnx"):
         for attribute in node.attribute:
             if attribute.name == "operator":
                 name = attribute.s.decode("utf-8", "replace").removeprefix("aten::")
@@ -160,7 +167,9 @@ class Selection:
         domain, name, selectors = operator_of(node)
         for rule in self.rules:
             if rule.op_type == name and _same_domain(rule.domain, domain):
-                return Match(self._bound_to(rule), _qualified(domain, name), rule, selectors)
+                chosen = self._bound_to(rule)
+                original = self._original(chosen, domain, name)
+                return Match(chosen, _qualified(domain, name), rule, selectors, original=original)
         if is_runtime_domain(node.domain):
             return None
         found: list[Match] = []
@@ -182,10 +191,21 @@ class Selection:
                 where=where,
                 remedy="name one of them with --passes, or tell them apart with --bind",
             )
+        if certain and certain[0].assumed:
+            return replace(certain[0], original=self._original(certain[0].placeholder, domain, name))
         if certain or self.unknown is None:
             return certain[0] if certain else None
         other = self.unknown("aten" if domain in _ATEN else domain, name)
         return None if other is None else Match(other, _qualified(domain, name), None, selectors)
+
+    def _original(self, placeholder: Placeholder, domain: str, name: str) -> Placeholder | None:
+        """The known operator of that name, where ``placeholder`` does not itself say that it means it."""
+        if self.unknown is None or _lists(placeholder, domain, name):
+            return None
+        try:
+            return self.unknown("aten" if domain in _ATEN else domain, name)
+        except RewriteError:
+            return None  # PyTorch is not installed: nothing can be compared anyway
 
     def _bound_to(self, rule: BindRule) -> Placeholder:
         """The pass that ``rule`` names."""

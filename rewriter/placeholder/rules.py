@@ -26,6 +26,8 @@ class BindRule:
     op_type: str
     pass_name: str
     sources: Mapping[str, Attribute | Input | Fixed] = field(default_factory=dict)
+    #: Attributes and inputs that are no arguments of the operator: ``-=plugin_version``, ``-=$3``.
+    ignored: tuple[Attribute | Input, ...] = ()
     #: The rule as it was written.
     text: str = field(default="", compare=False)
 
@@ -64,6 +66,7 @@ def parse_bind(text: str) -> BindRule:
     """``"mylib::shift_op=roll(shifts=amount, dims=[1])"`` as a rule.
 
     Right of each ``=``: the name of an attribute, ``$0`` for the first input, or a literal (number, list, "string").
+    ``-`` in place of a parameter: an attribute or input that is to be ignored.
     UsageError where the text is none of that.
     """
     form = 'the form is "domain::Operator=pass(parameter=attribute, parameter=$0, parameter=[1, 2])"'
@@ -74,8 +77,12 @@ def parse_bind(text: str) -> BindRule:
     if not separator:
         domain = ""
     sources: dict[str, Attribute | Input | Fixed] = {}
+    ignored: list[Attribute | Input] = []
     for part in _split_arguments(match["args"] or ""):
         name, separator, source = (piece.strip() for piece in part.partition("="))
+        if separator and name == "-" and (source.isidentifier() or source[1:].isdigit()):
+            ignored.append(Input(int(source[1:])) if source.startswith("$") else Attribute(source))
+            continue
         if not separator or not name.isidentifier() or not source:
             raise UsageError(f"--bind '{text}': '{part.strip()}' cannot be read", remedy=form)
         if source.startswith("$") and source[1:].isdigit():
@@ -87,7 +94,7 @@ def parse_bind(text: str) -> BindRule:
                 sources[name] = Fixed(literal(source))
             except (ValueError, SyntaxError) as error:
                 raise UsageError(f"--bind '{text}': '{source}' cannot be read", remedy=form) from error
-    return BindRule(domain, op_type, match["name"], sources, text.strip())
+    return BindRule(domain, op_type, match["name"], sources, tuple(ignored), text.strip())
 
 
 def _split_arguments(text: str) -> list[str]:

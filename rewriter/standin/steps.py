@@ -14,7 +14,7 @@ from rewriter.execution.held import Held, Values, known_type
 from rewriter.execution.reference import ReferenceRefused, evaluate, require_torch
 from rewriter.graph.aliases import readable_names, with_real_names
 from rewriter.graph.opsets import all_nodes
-from rewriter.placeholder.expand import bind_site
+from rewriter.placeholder.orders import bind_site
 from rewriter.standin.control import Body, Control
 from rewriter.types import TensorType
 

@@ -38,6 +38,8 @@ class _Reading:
         self.node, self.match = site.node, match
         self.bound = region.bound.arguments
         self.constants = site.constants
+        # Where libraries differ, shapes have told which order it is.
+        self.order = region.bound.order or match.placeholder.schemas.get(match.qualified)
         self.names = {_plain(alias): target for alias, target in match.placeholder.aliases.items()}
         self.names |= {_plain(name): name for name in self.bound}
         self.defaults = _defaults(match)
@@ -62,8 +64,11 @@ class _Reading:
     def _attributes(self) -> Iterator[str | None]:
         rule = self.match.rule
         taken = (
-            {s.name for s in rule.sources.values() if isinstance(s, Attribute)} if rule is not None else set()
+            {s.name for s in (*rule.sources.values(), *rule.ignored) if isinstance(s, Attribute)}
+            if rule is not None
+            else set()
         )
+        taken |= {"inplace"} - set(self.bound)
         for attribute in self.node.attribute:
             if attribute.name in self.match.selectors or attribute.name in taken:
                 continue
@@ -75,10 +80,12 @@ class _Reading:
 
     def _inputs(self) -> Iterator[str | None]:
         """Each input is the next parameter that it can be; a library's own order says which."""
-        schema = self.match.placeholder.schemas.get(self.match.qualified)
+        schema = self.order
         rule = self.match.rule
         taken = (
-            {s.position for s in rule.sources.values() if isinstance(s, Input)} if rule is not None else set()
+            {s.position for s in (*rule.sources.values(), *rule.ignored) if isinstance(s, Input)}
+            if rule is not None
+            else set()
         )
         if schema is not None:
             slots = [slot for slot in schema if "=" not in slot]

@@ -20,6 +20,9 @@ EXPORT, DECOMPOSITION, SIMPLIFICATION, OPTIMISER = (
     "runtime optimiser",
 )
 
+#: Stages that are a cause by themselves.
+_OF_STAGE = {SIMPLIFICATION: "the simplifier", OPTIMISER: "an optimiser"}
+
 
 @dataclass(frozen=True)
 class Blame:
@@ -28,6 +31,9 @@ class Blame:
     stage: str
     where: Where | None = None
     detail: str = ""
+    #: The cause, where the node or its values show one, and what to do about it.
+    cause: str = ""
+    remedy: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         place = self.where or Where(scope="")
@@ -38,6 +44,7 @@ class Blame:
             "line": place.source,
             "scope": place.scope,
             "detail": self.detail,
+            "cause": self.cause or _OF_STAGE.get(self.stage, ""),
         }
 
     def __str__(self) -> str:

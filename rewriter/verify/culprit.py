@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from rewriter.errors import CannotVerifyError, MismatchError, RewriteError, Wher
 from rewriter.execution.cut import prune
 from rewriter.execution.reference import ReferenceRefused
 from rewriter.execution.session import Refused, Session
+from rewriter.graph.scopes import first_output
 from rewriter.verify.blame import DECOMPOSITION, EXPORT, OPTIMISER, SIMPLIFICATION, Blame, place_of, told
+from rewriter.verify.causes import Evidence, explained
 from rewriter.verify.compare import measure
 from rewriter.verify.inplace import exposed_names
 from rewriter.verify.parting import Parting, computed
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
 _SHOWN = 3
 
 _REMEDIES = {
-    EXPORT: "the file differs from PyTorch before this tool touches it: export it again, from the same weights and in "
-    "evaluation mode",
+    EXPORT: "the file differs from PyTorch before this tool touches it. Nothing at the node shows why: see whether the "
+    "file was exported from this model, with these weights, in evaluation mode",
     DECOMPOSITION: "correct the pass",
     SIMPLIFICATION: "the file computes otherwise than the model as it was rewritten",
     OPTIMISER: "the file is right as it is written, and onnxruntime computes otherwise as it optimises it",
@@ -75,7 +78,7 @@ class Culprit:
         return self._held.judgement.outputs(found, {name: expected[name] for name in outputs}, {})
 
     def remedy(self, blame: Blame) -> str:
-        text = _REMEDIES[blame.stage]
+        text = blame.remedy or _REMEDIES[blame.stage]
         if blame.stage in (SIMPLIFICATION, OPTIMISER) and self._held.is_simplified:
             text += "; --no-simplify delivers the model as it was rewritten"
         return f"{text}; nothing was delivered"
@@ -104,14 +107,14 @@ class Culprit:
                 values = stand_in(outputs)
                 source, run_source = self._origin.model, stand_in
             except (Refused, ReferenceRefused) as error:
-                return Blame(EXPORT, place_of(error, self._origin.model), error.what)
+                return self._because(Blame(EXPORT, place_of(error, self._origin.model), error.what), sample)
             except RewriteError:
                 values = None  # it cannot run here: the regions agree with their references, so the rewritten one can
         if values is None:
             try:
                 values = run_plain(outputs)
             except Refused as error:
-                return Blame(EXPORT, place_of(error, rewritten), error.what)
+                return self._because(Blame(EXPORT, place_of(error, rewritten), error.what), sample)
         problems = self._problems(values, expected, outputs)
         if problems:
             return self._export(sample, problems, source, run_source)
@@ -183,11 +186,13 @@ class Culprit:
                 if self._oracle.recorded
                 else "torch.export does not take the module, so it shows no inner values"
             )
-            return Blame(EXPORT, None, f"{detail}{why}{note}")
+            blame = Blame(EXPORT, None, f"{detail}{why}{note}")
+            return self._at_output(blame, sample, output, source, run)
         matches = matched(source, inner.steps)
         names = matches.names
         if not names:
-            return Blame(EXPORT, None, f"{detail}no inner value could be matched by its name{note}")
+            blame = Blame(EXPORT, None, f"{detail}no inner value could be matched by its name{note}")
+            return self._at_output(blame, sample, output, source, run)
         try:
             verdicts = parting.compare(
                 [name for name in parting.computed if name in names],
@@ -197,14 +202,38 @@ class Culprit:
                 alike=not (matches.certain and any("has shape" in problem for problem in problems.values())),
             )
         except RewriteError as error:
-            return Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}{note}")
+            blame = Blame(EXPORT, None, f"{detail}inner values cannot be compared: {error.what}{note}")
+            return self._at_output(blame, sample, output, source, run)
         first = parting.first({**verdicts, **problems}, list(problems)) or output
         problem = verdicts.get(first) or problems.get(first)
         before = [f"'{name}'" for name in parting.before(first, verdicts) if verdicts[name] is None][:_SHOWN]
         agrees = f"; {', '.join(before)} before it agree{'s' if len(before) == 1 else ''}" if before else ""
         if before and parting.unseen(first, verdicts):
             agrees += ", and what lies between could not be compared"
-        return Blame(EXPORT, parting.where(first), f"{told(first, problem)}{agrees}{note}")
+        blame = Blame(EXPORT, parting.where(first), f"{told(first, problem)}{agrees}{note}")
+        values = inner.values([names[first]]) if first in names else {}
+        theirs = self._expected(first, sample) if first in problems else values.get(names.get(first, ""))
+        return explained(blame, _evidence(parting, first, run, theirs, sample))
+
+    def _at_output(self, blame: Blame, sample: Sample, output: str, source: ModelProto, run: Run) -> Blame:
+        """``blame``, which has no inner values, with the cause that the node of ``output`` shows."""
+        parting = Parting(source, self._judge, self._place.types, sample.sizes)
+        evidence = _evidence(parting, output, run, self._expected(output, sample), sample)
+        node = parting.node(output)
+        alone = node is not None and all(parting.node(name) is None for name in node.input)
+        return explained(blame, replace(evidence, recorded=bool(self._oracle.recorded), certain=alone))
+
+    def _expected(self, output: str, sample: Sample) -> Data | None:
+        return self._oracle(sample).get(output)
+
+    def _because(self, blame: Blame, sample: Sample) -> Blame:
+        """``blame`` for a node that the runtime refuses, with the cause that it shows."""
+        model = self._place.model if self._origin is None else self._origin.model
+        node = None
+        if blame.where is not None:
+            node = next((n for n in model.graph.node if blame.where.node in (n.name, first_output(n))), None)
+        sizes = sample.open_sizes
+        return explained(blame, Evidence(model, node, sizes=sizes, refusal=blame.detail))
 
     # --- what comes after -----------------------------------------------------------------------------------------
 
@@ -269,6 +298,21 @@ class Culprit:
 def _renamed(names: Mapping[str, str], values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by the names of the graph; ``names`` are those of the program for them."""
     return {ours: values[theirs] for ours, theirs in names.items() if theirs in values}
+
+
+def _evidence(parting: Parting, name: str, run: Run, expected: Data | None, sample: Sample) -> Evidence:
+    """What is known of the node that computes ``name``."""
+    node = parting.node(name)
+    if node is None:
+        return Evidence(parting.model, None, expected=expected, sizes=sample.open_sizes)
+    computed_inputs = [value for value in node.input if value and parting.node(value) is not None]
+    try:
+        values = run(list(dict.fromkeys([name, *computed_inputs])))
+    except RewriteError:
+        values = {}
+    inputs = {value: values[value] for value in computed_inputs if value in values}
+    inputs |= {value: sample.feeds[value] for value in node.input if value in sample.feeds}
+    return Evidence(parting.model, node, values.get(name), expected, inputs, sample.open_sizes)
 
 
 def _where(error: RewriteError) -> Where | None:

@@ -17,10 +17,11 @@ from onnx import helper
 from rewriter.errors import CannotVerifyError, MismatchError
 from rewriter.execution.cut import prune
 from rewriter.execution.reference import ReferenceRefused, evaluate, plain_arguments
-from rewriter.execution.session import NO_VERIFY, Refused, Session
+from rewriter.execution.session import Refused, Session
 from rewriter.inputs.dims import evaluate as size_of
 from rewriter.verify.alone import mismatch
 from rewriter.verify.answer import check, own_remark
+from rewriter.verify.blame import place_of
 from rewriter.verify.degenerate import Degenerate
 from rewriter.verify.proof import NO_REFERENCE, Checked, RegionResult
 from rewriter.verify.regions import Index, outputs_of, tensors_of
@@ -95,7 +96,13 @@ class InPlace:
             )
         except Refused as error:
             self._blame_load(regions)
-            raise CannotVerifyError(error.what, remedy=NO_VERIFY) from error
+            # Every replaced operator loads by itself: what does not load came with the file.
+            raise CannotVerifyError(
+                f"the file as it came does not load, whatever is replaced in it: {error.what}",
+                where=place_of(error, self.model),
+                remedy="correct what the exporter wrote there; --no-verify delivers the file unverified, and "
+                "onnxruntime will not load that either",
+            ) from error
 
     def accepted(
         self, session: Session, index: int, regions: Sequence[Region], names: Sequence[str]

@@ -160,7 +160,7 @@ def test_a_difference_ends_with_one_and_writes_nothing(rewrite, files):
     assert (report["outcome"], report["failure"]["code"]) == ("failed", "mismatch")
     verification = report["verification"]
     assert verification["verdict"] == "failed"
-    assert set(verification["blame"]) == {"stage", "node", "operator", "line", "scope", "detail"}
+    assert set(verification["blame"]) == {"stage", "node", "operator", "line", "scope", "detail", "cause"}
     assert verification["blame"]["stage"] == "export"
     assert verification["blame"]["operator"] == "Mul"
     assert verification["whole_model"]["outputs"][0]["max_abs"] > 0.1
