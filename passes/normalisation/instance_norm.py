@@ -42,6 +42,8 @@ class InstanceNorm(Placeholder):
             "bias": op.input(2),
             "eps": op.get("epsilon"),
         }
+    # The qualified name first: it says the order of the inputs.
+    matches = ("aten::instance_norm", "InstanceNorm")
     shapes = "x: N C ...; weight: C; bias: C; running_mean: C; running_var: C"
     spellings = {  # noqa: RUF012
         "torch.nn.functional.instance_norm": (

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rewriter.placeholder.binding import Bound, Site
     from rewriter.placeholder.contract import Decomposition, Placeholder
 
+#: This package, whose files are no user's pass.
+_PACKAGE = Path(__file__).parents[1]
+
 
 def explain(
     error: DecompositionError, placeholder: Placeholder, item: Decomposition, site: Site, bound: Bound
@@ -43,6 +46,8 @@ def _line(error: DecompositionError, item: Decomposition) -> str | None:
         own = inspect.getsourcefile(inspect.unwrap(item.build))
     except TypeError:
         return None
+    if own is not None and _PACKAGE in Path(own).parents:
+        return None  # a body in another idiom, whose errors name its line already
     line, last = None, None
     trace = error.__traceback__
     while trace is not None:
