@@ -37,8 +37,6 @@ from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.target import bring, moves, refusal
 from rewriter.graph.twins import check_twins
-from rewriter.graph.types import contradicts, refine, without_sizes
-from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from rewriter.errors import Where

@@ -34,7 +34,8 @@ class InstanceNorm(Placeholder):
     """
 
     finite = True
-    matches = ("InstanceNorm", "aten::instance_norm")
+    # The qualified name first: it says the order of the inputs.
+    matches = ("aten::instance_norm", "InstanceNorm")
     standard = {  # noqa: RUF012
         "InstanceNormalization": lambda op: {
             "x": op.x,
@@ -42,8 +43,7 @@ class InstanceNorm(Placeholder):
             "bias": op.input(2),
             "eps": op.get("epsilon"),
         }
-    # The qualified name first: it says the order of the inputs.
-    matches = ("aten::instance_norm", "InstanceNorm")
+    }
     shapes = "x: N C ...; weight: C; bias: C; running_mean: C; running_var: C"
     spellings = {  # noqa: RUF012
         "torch.nn.functional.instance_norm": (
