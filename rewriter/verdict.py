@@ -66,10 +66,6 @@ def verification_lines(proof: Figures, *, verbose: bool = False) -> list[tuple[s
     ]
     lines += [("thresholds", f"{', '.join(asked)}, as asked")] if asked else []
     lines += [("inherited", f"{text}; this run did not compare it") for text in proof.get("inherited", ())]
-    if proof.get("process"):
-        lines.append(
-            ("note", f"PyTorch and onnxruntime ran in this process, without limits: {proof['process']}")
-        )
     lines += [("note", note) for note in proof["notes"]]
     lines += [("warning", warning) for warning in proof["warnings"]]
     return lines

@@ -137,10 +137,15 @@ class Here:
             )
         except VerificationError as error:
             if error.proof is not None:
-                error.proof.process = self.reason
+                self._note(error.proof)
             raise
-        proof.process = self.reason
+        self._note(proof)
         return proof
+
+    def _note(self, proof: Proof) -> None:
+        proof.process = self.reason
+        if self.reason:
+            proof.notes.append(f"PyTorch and onnxruntime ran in this process, without limits: {self.reason}")
 
     def close(self) -> None:
         pass
