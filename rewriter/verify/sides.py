@@ -172,6 +172,7 @@ class Apart:
         self._spent = 0.0
         self._request: tuple[dict[str, Any], list[bytes]] | None = None
         self._opening = False
+        self._refusal: RewriteError | None = None
         self._start()
 
     def open(
@@ -264,11 +265,19 @@ class Apart:
         self._opening = True
 
     def _opened(self) -> None:
-        if self._opening:
-            self._opening = False
+        if not self._opening:
+            return
+        self._opening = False
+        try:
             self._receive(None)
+        except RewriteError as error:
+            if self.worker is not None:
+                self._refusal = error  # it has no model to work on
+            raise
 
     def _ask(self, head: dict[str, Any], parts: Sequence[bytes], shown: _Shown | None = None) -> Any:
+        if self._refusal is not None:
+            raise self._refusal
         if self.worker is None:
             self._open()
         assert self.worker is not None

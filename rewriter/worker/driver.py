@@ -130,6 +130,7 @@ class Worker:
             self._ended = True
             os.close(self._writing)
             os.close(self._reading)
+            self._output.close()
             raise CannotStart(f"cannot start: {error}") from error
         finally:
             os.close(theirs_in)
@@ -206,6 +207,7 @@ class Worker:
         self._process.wait()
         os.close(self._reading)
         os.close(self._writing)
+        self._output.close()
 
     def printed(self) -> str:
         """What the child printed since this was asked last; of much, the end."""
@@ -214,6 +216,8 @@ class Worker:
 
     def _text(self, start: int) -> tuple[str, int]:
         """What was printed from byte ``start`` on, and where that ends."""
+        if self._output.closed:
+            return "", start
         fd = self._output.fileno()  # pread: the child writes where the file's own position is
         size = os.fstat(fd).st_size
         start = max(start, size - _TOLD)

@@ -209,8 +209,9 @@ def test_another_file_under_the_same_name_is_not_verified(tmp_path: Path) -> Non
         apart = Apart(["roll", "swish"], [], derived=False)
         try:
             apart.open(file, Selection.load("roll,swish"), Keep(), VerifyOptions(), torch=False)
-            with pytest.raises(ModelReadError, match="changed"):
-                apart.equal(file.model, file.model)
+            for _ in range(2):
+                with pytest.raises(ModelReadError, match="changed"):
+                    apart.equal(file.model, file.model)
         finally:
             apart.close()
 
