@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import pickle
 import traceback
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
@@ -67,6 +68,13 @@ def unpack(data: bytes, selection: Selection, file: ModelFile) -> Any:
     return _Unpacker(io.BytesIO(data), selection, file).load()
 
 
+@dataclass(frozen=True)
+class _LastResort:
+    """Stands for the decomposition that a selection derives for a pass; each side derives it itself."""
+
+    placeholder: Placeholder
+
+
 class _Packer(pickle.Pickler):
     def __init__(self, stream: io.BytesIO, selection: Selection, file: ModelFile) -> None:
         super().__init__(stream, protocol=5)
@@ -76,6 +84,8 @@ class _Packer(pickle.Pickler):
         self._places: dict[tuple[Any, ...], bytes] | None = None
 
     def persistent_id(self, obj: Any) -> tuple[str, Any] | None:
+        if isinstance(obj, _LastResort):
+            return "last resort", obj.placeholder
         if isinstance(obj, Placeholder) and id(obj) in self._passes:
             return "pass", self._passes[id(obj)]
         if isinstance(obj, Placeholder) and self._unknown is not None and obj.matches:
@@ -94,7 +104,16 @@ class _Packer(pickle.Pickler):
             constants = {name: obj.constants[name] for name in obj.node.input if name in obj.constants}
             return Site, (obj.node, obj.inputs, constants, obj.opset, obj.ir_version, obj.where, obj.wanted)
         if type(obj) is Match:
-            return Match, (obj.placeholder, obj.qualified, obj.rule, obj.selectors, obj.assumed)
+            last = None if obj.last_resort is None else _LastResort(obj.placeholder)
+            return Match, (
+                obj.placeholder,
+                obj.qualified,
+                obj.rule,
+                obj.selectors,
+                obj.assumed,
+                last,
+                obj.original,
+            )
         return NotImplemented
 
     def _known(self) -> Mapping[tuple[Any, ...], bytes]:
@@ -117,12 +136,15 @@ class _Unpacker(pickle.Unpickler):
         super().__init__(stream)
         self._passes = {item.pass_name(): item for item in selection.passes}
         self._unknown = selection.unknown
+        self._last_resort = selection.last_resort
         self._file = file
 
     def persistent_load(self, pid: Any) -> Any:
         kind, value = pid
         if kind == "tensor":
             return self._file.array(onnx.TensorProto.FromString(value))
+        if kind == "last resort":
+            return None if self._last_resort is None else self._last_resort(value)
         if kind == "unknown" and self._unknown is not None:
             return self._unknown(*value)
         return self._passes[value]
