@@ -15,6 +15,7 @@ from .interop import from_onnxscript as from_onnxscript
 from .interop import from_surgeon as from_surgeon
 from .interop import from_symbolic as from_symbolic
 from .pipeline import rewrite as rewrite
+from .placeholder import Array as Array
 from .placeholder import Builder as Builder
 from .placeholder import Case as Case
 from .placeholder import Floats as Floats

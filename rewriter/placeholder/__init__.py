@@ -9,10 +9,11 @@ from rewriter.placeholder.expand import Expansion, expand, infer_types
 from rewriter.placeholder.registry import Match, Selection
 from rewriter.placeholder.signature import Floats, Ints, Parameter, Signature
 from rewriter.placeholder.standard import Call
-from rewriter.placeholder.value import Value
+from rewriter.placeholder.value import Array, Value
 
 __all__ = [
     "ELEMENTWISE",
+    "Array",
     "Bound",
     "Builder",
     "Call",

@@ -89,6 +89,9 @@ def resolve(item: str | type[Placeholder] | Placeholder) -> list[Placeholder]:
         return [_validated(item)]
     if isinstance(item, type):
         return [_validated(item())]
+    path, separator, attribute = item.rpartition(":")
+    if separator and path.endswith(".py"):
+        return _from_object(_member(_module_of_file(Path(path)), attribute, item), item)
     if item.endswith(".py") or "/" in item:
         return _from_file(Path(item))
     called_so = _named(normal(item))
@@ -159,6 +162,17 @@ def _imported(path: str) -> Any:
             f"the module does not load: {type(error).__name__}: {error}", where=path
         ) from error
     return target
+
+
+def _member(module: ModuleType, name: str, item: str) -> Any:
+    """What ``./file.py:Name`` names."""
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        passes = ", ".join(type(placeholder).__name__ for placeholder in _in_module(module)) or "none"
+        raise UnknownPassError(
+            f"the file defines no '{name}'", where=item, remedy=f"its passes are: {passes}"
+        ) from None
 
 
 def _from_file(path: Path) -> list[Placeholder]:

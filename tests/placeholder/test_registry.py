@@ -231,3 +231,12 @@ def test_importing_every_pass_imports_no_torch() -> None:
 def test_swish_is_found_under_the_exporters_names() -> None:
     for operator in ("aten::silu", "org.pytorch.aten::silu_", "com.example::MySwish"):
         assert isinstance(AUTO.match(node(operator)).placeholder, Swish)  # type: ignore[union-attr]
+
+
+def test_one_pass_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "two.py"
+    path.write_text(FILE + FILE.replace("class Twice", "class Thrice").replace('"Twice"', '"Thrice"'))
+    assert [p.pass_name() for p in Selection.load(f"{path}:Thrice").passes] == ["thrice"]
+    with pytest.raises(UnknownPassError) as caught:
+        Selection.load(f"{path}:Fourth")
+    assert "Twice, Thrice" in str(caught.value.remedy)
