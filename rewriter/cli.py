@@ -85,6 +85,28 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     help="Let each placeholder stay, as a call to a model-local function that holds its decomposition.",
 )
 @click.option(
+    "--opset",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Bring the model to this version of ONNX's own operators: what it lacks is written in forms that it has.",
+)
+@click.option(
+    "--ir-version",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Bring the file to this IR version. [default: one that readers of the opset take]",
+)
+@click.option(
+    "--expand",
+    metavar="OP,…",
+    help="Replace these operators of ONNX itself wherever they stand: GridSample,LayerNormalization.",
+)
+@click.option(
+    "--no-expand",
+    metavar="OP,…",
+    help="Leave these operators of ONNX itself as they are, whatever the opset.",
+)
+@click.option(
     "--no-simplify",
     is_flag=True,
     help="Change nothing but the placeholders, and dims whose names an exporter invented (Convy_dim_0).",
@@ -308,6 +330,10 @@ def _inspect(options: dict[str, Any]) -> int:
             passes=options["passes"],
             bind=options["bind"],
             keep=options["keep"],
+            opset=options["opset"],
+            ir_version=options["ir_version"],
+            expand=options["expand"] or (),
+            no_expand=options["no_expand"] or (),
         )
     except Exception as error:
         _report_failure(error, options)
@@ -315,7 +341,7 @@ def _inspect(options: dict[str, Any]) -> int:
     _write_reports(options["report"], found.to_dict())
     if not options["quiet"]:
         show(found.lines(verbose=options["verbose"]))
-    return 1 if options["strict"] and found.unmatched else 0
+    return 1 if options["strict"] and (found.unmatched or found.refused) else 0
 
 
 def _rewrite(options: dict[str, Any]) -> int:
@@ -347,6 +373,10 @@ def _rewrite(options: dict[str, Any]) -> int:
                 portable=options["portable"],
                 derived=not options["no_derived"],
                 as_function=options["as_function"],
+                opset=options["opset"],
+                ir_version=options["ir_version"],
+                expand=options["expand"] or (),
+                no_expand=options["no_expand"] or (),
                 simplify=not options["no_simplify"],
                 strip_debug=options["strip_debug"],
                 verify=not options["no_verify"],

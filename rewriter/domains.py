@@ -64,6 +64,12 @@ def since_opset(op_type: str, domain: str = "") -> int | None:
 
 
 @functools.cache
+def since_version(op_type: str, version: int) -> int:
+    """The version that brought the form of an operator of the default domain that opset ``version`` has."""
+    return int(defs.get_schema(op_type, version, "").since_version)
+
+
+@functools.cache
 def standard_operators() -> frozenset[str]:
     """The names of all operators that any version of the default domain defines."""
     return frozenset(op_type for domain, op_type in _history() if domain == "")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
+from rewriter.decompose import decompose
 from rewriter.derive import extend
+from rewriter.errors import LeftoverPlaceholderError, TargetError
 from rewriter.graph.advice import Advice, advice
 from rewriter.graph.kept import texts, unmatched_keep
 from rewriter.graph.leftover import meant
 from rewriter.graph.survey import Keep, survey, unmatched_rules
+from rewriter.lower import Target, at_target
+from rewriter.lower.ir import settle
 from rewriter.placeholder.registry import Selection
-from rewriter.report import Declared, as_text, to_json
+from rewriter.report import Declared, Replaced, as_text, to_json
 from rewriter.source import Source, name_of, open_source
 from rewriter.verdict import stamp_text
 from rewriter.version import VERSION
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from rewriter.graph.survey import Found
     from rewriter.manifest import Manifest
     from rewriter.placeholder.contract import Placeholder
+    from rewriter.storage import ModelFile
 
 #: Names of a pass, and places of an operator, that are listed without ``verbose``.
 _SHOWN = 4
@@ -61,6 +66,11 @@ class Inspection:
     unmatched_rules: list[str] = field(default_factory=list)
     #: Operators to be kept that are no placeholders of the model.
     unmatched_keep: list[str] = field(default_factory=list)
+    #: The opset that was asked for.
+    opset: int | None = None
+    #: What would stand for nodes that this opset lacks, and why some have no form there.
+    lowered: list[Replaced] = field(default_factory=list)
+    refused: tuple[str, ...] = ()
 
     @property
     def unmatched(self) -> list[Sighting]:
@@ -92,6 +102,12 @@ class Inspection:
             "unmatched_passes": list(self.unmatched_passes),
             "unmatched_rules": list(self.unmatched_rules),
             "unmatched_keep": list(self.unmatched_keep),
+            "opset": self.opset,
+            "lowered": [
+                {"operator": r.operator, "into": list(r.into), "scope": r.where.scope, "node": r.where.node}
+                for r in self.lowered
+            ],
+            "refused": list(self.refused),
             "manifest": self.manifest,
             "manifest_fits": self.manifest_fits,
         }
@@ -123,6 +139,7 @@ class Inspection:
             lines += [(label, f"    {_place(member.where)}") for member in shown]
             if len(members) > len(shown):
                 lines.append((label, f"    … and {len(members) - len(shown)} more (-v shows all)"))
+        lines += self._at_target(verbose)
         lines += [
             ("runtime's", f"{d.count} × {d.operator}: it stays, and needs a runtime that has it")
             for d in self.runtime_operators
@@ -132,6 +149,28 @@ class Inspection:
         lines += [("note", f"the model holds no {name} to keep") for name in self.unmatched_keep]
         if self.manifest is not None:
             lines.append(("stamp", stamp_text(self.manifest, self.manifest_fits)))
+        return lines
+
+    def _at_target(self, verbose: bool) -> list[tuple[str, str]]:
+        """What would be done to bring the model to the opset that was asked for."""
+        if self.opset is None:
+            return []
+        if self.refused:
+            return [("refused", line) for line in self.refused]
+        own = self.opset_imports.get("", self.opset_imports.get("ai.onnx"))
+        if not self.lowered:
+            told = "the model is there already" if own == self.opset else "every node stays as it is"
+            return [("opset", f"{self.opset}: {told}")]
+        lines = [
+            ("opset", f"{own} → {self.opset}: {len(self.lowered)} nodes would be written in another form")
+        ]
+        groups: dict[tuple[str, tuple[str, ...]], list[Replaced]] = {}
+        for item in self.lowered:
+            groups.setdefault((item.operator, tuple(sorted(set(item.into)))), []).append(item)
+        for (operator, into), members in groups.items():
+            lines.append(("opset", f"{len(members)} × {operator} → {', '.join(into) or 'nothing'}"))
+            if verbose:
+                lines += [("opset", f"    {_place(member.where)}") for member in members]
         return lines
 
     def text(self, *, verbose: bool = False) -> str:
@@ -147,18 +186,24 @@ def inspect(
     passes: str | Iterable[str | type[Placeholder] | Placeholder] = "auto",
     bind: str | Iterable[str] | None = None,
     keep: str | Iterable[str] = (),
+    opset: int | None = None,
+    ir_version: int | None = None,
+    expand: str | Iterable[str] = (),
+    no_expand: str | Iterable[str] = (),
 ) -> Inspection:
     """The placeholders of ``source``, and which of ``passes`` would take each; nothing is changed or written.
 
-    The arguments are those of :func:`rewriter.rewrite`.
+    The arguments are those of :func:`rewriter.rewrite`.  With ``opset`` or ``expand`` it also says which of ONNX's own
+    operators would be replaced, and which have no form there.
     """
+    aim = Target.parse(opset, ir_version, expand, no_expand)
     selection = extend(Selection.load(passes, bind))
     with open_source(source) as file:
         stamped = manifest.read(file.model)
         valid = manifest.read_valid(file.model, file)
         kept = keeping(Keep.parse(keep), valid)
         found = survey(file.model, selection, kept)
-        return Inspection(
+        inspection = Inspection(
             name_of(source),
             {opset.domain: opset.version for opset in file.model.opset_import},
             file.model.ir_version,
@@ -170,6 +215,26 @@ def inspect(
             unmatched_rules(found.found, selection),
             texts(unmatched_keep(found, kept)),
         )
+        return inspection if aim is None else _aimed(inspection, file, selection, kept, aim)
+
+
+def _aimed(
+    inspection: Inspection, file: ModelFile, selection: Selection, keep: Keep, aim: Target
+) -> Inspection:
+    """``inspection``, and what bringing the model to ``aim`` would do: it is done, and thrown away."""
+    own = inspection.opset_imports.get("", inspection.opset_imports.get("ai.onnx", 0))
+    found: list[Replaced] = []
+    refused: tuple[str, ...] = ()
+    try:
+        regions = decompose(file, at_target(selection, aim, own), keep).regions
+        settle(file.model, aim)
+        found = [Replaced.of(region) for region in regions if region.placeholder.is_standard]
+    except TargetError as error:
+        where = "" if error.where is None else f"{error.where}: "
+        refused = (f"{where}{error.what}", *error.details)
+    except LeftoverPlaceholderError:
+        refused = ("operators that no pass takes come first: see above",)
+    return replace(inspection, opset=aim.opset or own, lowered=found, refused=refused)
 
 
 def keeping(keep: Keep, earlier: Manifest | None) -> Keep:

@@ -129,6 +129,7 @@ def build(
     runtime_operators: Sequence[Declared],
     simplification: str,
     simplification_reason: str = "",
+    opset_before: int | None = None,
 ) -> Manifest:
     """The manifest of ``model`` as it stands, not verified yet.
 
@@ -161,6 +162,7 @@ def build(
         }
         | _lists(replaced, ["not verified"] * len(replaced), earlier)
         | ({"simplification_reason": simplification_reason} if simplification_reason else {})
+        | ({} if opset_before is None else {"opset_before": opset_before})
     )
 
 

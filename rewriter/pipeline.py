@@ -15,6 +15,7 @@ from rewriter import stamp
 from rewriter.decompose import decompose
 from rewriter.derive import extend
 from rewriter.digest import digest
+from rewriter.domains import normal_domain
 from rewriter.errors import (
     InterfaceChangedError,
     RewriteError,
@@ -23,11 +24,14 @@ from rewriter.errors import (
     UsageError,
     VerificationError,
 )
+from rewriter.graph.expanding import needs_torch
 from rewriter.graph.interface import renamed_outputs
 from rewriter.graph.survey import Keep
 from rewriter.inputs.early import check_asked
 from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
+from rewriter.lower import Target, at_target
+from rewriter.lower.ir import settle
 from rewriter.placeholder.registry import Selection
 from rewriter.progress import Progress, Quiet
 from rewriter.report import Failure, Replaced, Report, Simplified, Written, limits_of_functions
@@ -66,6 +70,10 @@ def rewrite(
     portable: bool = False,
     derived: bool = True,
     as_function: bool = False,
+    opset: int | None = None,
+    ir_version: int | None = None,
+    expand: str | Iterable[str] = (),
+    no_expand: str | Iterable[str] = (),
     simplify: bool = True,
     simplify_timeout: float = DEFAULT_TIMEOUT,
     simplify_memory: int = DEFAULT_MEMORY,
@@ -103,6 +111,9 @@ def rewrite(
     no decomposition that someone wrote serves, one may be derived from the pass's reference or from PyTorch's own
     definition of the operator.  ``as_function``:
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
+    ``opset``: the version of ONNX's own operators that is delivered, 11 to the newest (7 to 10 where nodes stay as they
+    are): a node that has no such form there is replaced as a placeholder is.  ``ir_version``: that of the file.
+    ``expand``: operators of ONNX itself to replace wherever they stand; ``no_expand``: those that stay.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
     verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``atol``, ``rtol``:
     floating-point numbers may be off by ``atol + rtol·|b|``, instead of what their dtype allows.  ``compare``: outputs
@@ -146,6 +157,7 @@ def rewrite(
                 remedy="leave out either",
             )
         elsewhere = parse_runtimes(runtimes)
+        aim = Target.parse(opset, ir_version, expand, no_expand)
         if not verify:
             check_verified(
                 {
@@ -210,6 +222,7 @@ def rewrite(
             details=details,
             apart=apart,
             here=here or "",
+            aim=aim,
         )
         if target is not None:
             Destination(Path(target))  # what cannot be written is said before any work is done
@@ -256,6 +269,8 @@ class _Run:
     #: The process of the proof, if it has one of its own, and else why not.
     apart: Apart | None
     here: str
+    #: What the model is brought to, if that was asked.
+    aim: Target | None = None
 
     def run(self, file: ModelFile, target: Path | None) -> None:
         """Take the model of ``file`` through every step, and deliver it."""
@@ -273,14 +288,16 @@ class _Run:
         asked = self.options.against is not None or bool(self.options.operators)
         # What does not fit what was asked for is said before any work is done.
         side = self._side(file, earlier, torch=True) if asked or self.apart is None else None
+        selection, opset = self._aimed(file.model)
         with self.watch.stage("passes"):
             decomposed = decompose(
                 file,
-                self.selection,
+                selection,
                 keeping(self.keep, earlier),
                 portable=self.portable,
                 as_function=self.as_function,
             )
+        self._bring(file.model, decomposed, opset)
         if self.report.details is not None:
             self.report.details.rewritten(file.model, decomposed.regions)
         self._record(file.model, decomposed)
@@ -303,7 +320,7 @@ class _Run:
         if self.strip_debug:
             self.report.stripped_bytes = strip(file.model)
         rewritten = file.model
-        side = side or self._side(file, earlier, torch=self.verify and bool(decomposed.regions))
+        side = side or self._side(file, earlier, torch=self.verify and needs_torch(decomposed.regions))
         delivered = self._simplified(file, rewritten, side)
         self._declare(delivered, decomposed, earlier)
         manifest = self._stamp(file, delivered, earlier)
@@ -331,6 +348,23 @@ class _Run:
             return Here(file, self.options)
         options, origin = read_against(file, self.selection, keep, self.options)
         return Here(file, options, origin, self.here)
+
+    def _aimed(self, model: ModelProto) -> tuple[Selection, int | None]:
+        """The passes, with ONNX's own operators that the target lacks; and the model's opset."""
+        opset = next((item.version for item in model.opset_import if not normal_domain(item.domain)), None)
+        if self.aim is None or opset is None:
+            return self.selection, opset
+        return at_target(self.selection, self.aim, opset), opset
+
+    def _bring(self, model: ModelProto, decomposed: Decomposed, opset: int | None) -> None:
+        """Settle the IR version, and note what was brought to where."""
+        if self.aim is None:
+            return
+        before = settle(model, self.aim)
+        if before is not None:
+            decomposed.ir_version_before, decomposed.changed = before, True
+        if self.aim.opset is not None and self.aim.opset != opset:
+            self.report.opset_before = opset
 
     def _record(self, model: ModelProto, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
@@ -373,6 +407,9 @@ class _Run:
         """Whether the file can be delivered as it came."""
         if decomposed.changed or self.strip_debug or self.options.against is not None:
             return False
+        if self.aim is not None and not decomposed.kept and not self.libraries.paths:
+            self.report.warnings.append("the model is at the target already: nothing was changed")
+            return True
         if earlier is None:
             # Without placeholders only simplification would do anything, and nothing needs proof.
             return not self.simplify and not decomposed.kept and not self.libraries.paths
@@ -432,6 +469,9 @@ class _Run:
             simplification_reason=NOTHING
             if simplification is not None and simplification.reason == NOTHING
             else "",
+            opset_before=report.opset_before
+            if report.opset_before is not None or earlier is None
+            else earlier.data.get("opset_before"),
         )
         stamp.write(model, manifest)
         report.opset_imports = {opset.domain: opset.version for opset in model.opset_import}

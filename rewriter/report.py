@@ -48,6 +48,8 @@ class Replaced:
     via: tuple[str, ...] = ()
     #: The model-local function that it calls now, where it stays as a call; None where it is gone.
     function: str | None = None
+    #: The opset in which it was meant, where it is an operator of ONNX itself.
+    opset: int | None = None
 
     @classmethod
     def of(cls, region: Region) -> Replaced:
@@ -61,6 +63,7 @@ class Replaced:
             region.assumed,
             region.via,
             None if region.function is None else function_name(region.function),
+            region.placeholder.meant_at,
         )
 
 
@@ -160,6 +163,8 @@ class Report:
     ir_version: int = 0
     #: What the IR version was before functions needed a newer one.
     ir_version_before: int | None = None
+    #: The opset that the model had, where it was brought to another.
+    opset_before: int | None = None
     verification: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     written: Written | None = None
@@ -194,6 +199,7 @@ class Report:
                     "assumed": r.assumed,
                     "via": list(r.via),
                     "function": r.function,
+                    "opset": r.opset,
                     "scope": r.where.scope,
                     "node": r.where.node,
                     "line": r.where.source,
@@ -214,6 +220,7 @@ class Report:
             "opset_imports": dict(self.opset_imports),
             "ir_version": self.ir_version,
             "ir_version_before": self.ir_version_before,
+            "opset_before": self.opset_before,
             "verification": self.verification,
             "warnings": list(self.warnings),
             "written": None if self.written is None else vars(self.written).copy(),
@@ -259,11 +266,10 @@ class Report:
             domains = ", ".join(
                 f"{domain or 'ai.onnx'} {version}" for domain, version in self.opset_imports.items()
             )
-            raised = (
-                ""
-                if self.ir_version_before is None
-                else f" (was {self.ir_version_before}: functions need it)"
-            )
+            if self.opset_before is not None:
+                domains += f" (ai.onnx was {self.opset_before})"
+            why = ": functions need it" if any(r.function is not None for r in self.replaced) else ""
+            raised = "" if self.ir_version_before is None else f" (was {self.ir_version_before}{why})"
             lines.append(("needs", f"opset {domains}; IR version {self.ir_version}{raised}"))
         if self.outcome == "unverified" and self.verification is None:
             lines.append(("unverified", "not compared with PyTorch, as asked"))
@@ -309,7 +315,8 @@ class Report:
             fate = f"→ {counted or 'nothing'}"
             if function is not None:
                 fate = f"→ call to the function {function} of {counted or 'nothing'}"
-            lines.append(f"{len(members)} × {operator} {fate}  (pass {by}, {decomposition}{assumed})")
+            by = f"pass {by}, {decomposition}" if members[0].opset is None else f"for {decomposition}"
+            lines.append(f"{len(members)} × {operator} {fate}  ({by}{assumed})")
             if verbose:
                 lines += [f"    {m.where}" + (f": {m.reason}" if m.reason else "") for m in members]
         return lines

@@ -64,6 +64,8 @@ def sentence(manifest: Manifest) -> str:
             for entry in data["functions"]
         )
         parts.append(f"Calls model-local functions: {calls}.")
+    if data.get("opset_before") is not None:
+        parts.append(f"Brought from opset {data['opset_before']} to {data['opset_imports'].get('', 0)}.")
     needs = [_need(entry) for entry in data["kept"]]
     owned = [
         f"{entry['domain']}::{entry['name']} version {entry['version']}"

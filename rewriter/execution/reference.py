@@ -43,6 +43,8 @@ def require_torch() -> str:
 
 def evaluate(placeholder: Placeholder, bound: Bound, value_of: Callable[[Ref], Array]) -> list[Array | None]:
     """The reference's results on the values of the tensor arguments; ReferenceRefused where it raises."""
+    if placeholder.is_standard:
+        return placeholder.evaluated(plain_arguments(bound, value_of)) or []
     narrow: list[Any] = []
 
     def tensor(array: Array, wide: bool) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +65,11 @@ class Region:
     #: checked against.
     site: Site | None = field(default=None, repr=False, compare=False)
     match: Match | None = field(default=None, repr=False, compare=False)
+
+
+def needs_torch(regions: Iterable[Region]) -> bool:
+    """Whether a region is compared with PyTorch."""
+    return any(not region.placeholder.is_standard for region in regions)
 
 
 @dataclass(frozen=True)

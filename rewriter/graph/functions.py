@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import FunctionProto, TypeProto
 
+from rewriter.domains import since_version
 from rewriter.errors import CyclicDecompositionError, DecompositionError, DecompositionFault, RewriteError
 from rewriter.graph import inference, runtime_types
 from rewriter.graph.aliases import readable_names
@@ -155,6 +156,11 @@ class Frames:
             for root in self.survey.roots
             for domain, op_type in root.runtime
             if op_type in SAME_AS_FIRST_INPUT.get(domain, ())
+        } | {
+            ("", item.node.op_type, since)
+            for item in self.survey.found
+            if item.standard and item.node.op_type in SAME_AS_FIRST_INPUT[""]
+            for since in [since_version(item.node.op_type, item.scope.opset or 0)]
         }
 
     def _infer(self, frame: Frame) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: By domain; first result and first input only (``SkipLayerNormalization`` has more results).
 SAME_AS_FIRST_INPUT: Mapping[str, frozenset[str]] = {
+    # Operators of ONNX itself whose type its own inference does not tell.
+    "": frozenset({"GroupNormalization", "MeanVarianceNormalization"}),
     "com.microsoft": frozenset(
         {
             "BiasAdd",
@@ -41,7 +43,7 @@ SAME_AS_FIRST_INPUT: Mapping[str, frozenset[str]] = {
             "SkipSimplifiedLayerNormalization",
             "Trilu",
         }
-    )
+    ),
 }
 
 

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from rewriter.errors import DecompositionError, Where
     from rewriter.placeholder.registry import Selection
 
-#: Nodes of one operator that a refusal names.
-_SHOWN = 1000
-
 
 def moves(model: ModelProto, selection: Selection) -> bool:
     """Whether an import of the model or of a function is of another opset than the target's."""
@@ -54,12 +51,10 @@ def refusal(refused: Sequence[tuple[Where, DecompositionError]], selection: Sele
         return TargetError(f"no form{opset}: {error.what}", where=where, remedy=_REMEDY)
     lines = []
     for what, places in groups.items():
-        shown = ", ".join(str(place) for place in places[:_SHOWN])
-        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        lines.append(f"{what}: {shown}{more}")
-    return TargetError(
-        f"{len(refused)} nodes have no form{opset}:\n  " + "\n  ".join(lines) + "\n", remedy=_REMEDY
-    )
+        lines.append(f"{what}: {', '.join(str(place) for place in places)}")
+    error = TargetError(f"{len(refused)} nodes have no form{opset}:", remedy=_REMEDY)
+    error.details = tuple(lines)
+    return error
 
 
 _REMEDY = "choose a newer opset, or write a pass for the operator"

@@ -9,6 +9,7 @@ from onnx import AttributeProto, NodeProto, defs, helper
 
 from rewriter.errors import UnsupportedAtOpset
 from rewriter.lower import schemas
+from rewriter.lower.reference import RANDOM, run_node
 from rewriter.lower.writer import Writer
 from rewriter.placeholder.binding import Bound, Ref, Site
 from rewriter.placeholder.contract import Placeholder
@@ -41,7 +42,7 @@ class StandardOperator(Placeholder):
         passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({}),
     ) -> None:
         self.op_type = op_type
-        self.version = version
+        self.version = self.meant_at = version
         self.opset = opset
         self.absent = absent
         self.passes = passes
@@ -54,6 +55,25 @@ class StandardOperator(Placeholder):
 
     def pass_name(self) -> str:  # type: ignore[override]
         return self.op_type
+
+    #: Its reference is the node itself.
+    is_standard = True
+
+    def __reduce__(self) -> Any:
+        """Without its schema and the passes, which a proof does not need."""
+        node = None if self.node is None else self.node.SerializeToString(deterministic=True)
+        return _restored, (self.op_type, self.version, self.opset, self.absent, node)
+
+    def evaluated(self, arguments: Mapping[str, Any]) -> list[Any]:
+        """The node's results, run as the model came; TypeError where they are drawn."""
+        assert self.node is not None
+        if self.op_type in RANDOM:
+            raise TypeError(f"{self.op_type} draws its results, so there is nothing to compare")
+        arrays: list[Any] = []
+        for formal in self.schema.inputs:
+            given = arguments.get(formal.name)
+            arrays += list(given) if isinstance(given, tuple) else [given]
+        return run_node(self.node, self.version, arrays[: len(self.node.input)])
 
     @property
     def summary(self) -> str:
@@ -149,6 +169,13 @@ class StandardOperator(Placeholder):
             {},
             tuple(g.conditions),
         )
+
+
+def _restored(
+    op_type: str, version: int, opset: int, absent: frozenset[str], node: bytes | None
+) -> StandardOperator:
+    parsed = None if node is None else NodeProto.FromString(node)
+    return StandardOperator(op_type, version, opset, absent, parsed)
 
 
 def _used(g: Writer, results: Sequence[Value | None]) -> list[Any]:

@@ -28,10 +28,14 @@ def needs(data: dict[str, Any]) -> Markup | None:
         "What the file needs",
         facts(
             [
-                ("opsets", opsets_text(data.get("opset_imports"))),
+                (
+                    "opsets",
+                    opsets_text(data.get("opset_imports"))
+                    + (f" (ai.onnx was {data['opset_before']})" if data.get("opset_before") else ""),
+                ),
                 (
                     "IR version",
-                    f"{ir_version}, raised from {raised}: functions need it" if raised else ir_version,
+                    _changed(ir_version, raised, data) if raised else ir_version,
                 ),
                 ("functions", _functions(runtimes.get("functions"))),
             ]
@@ -40,6 +44,12 @@ def needs(data: dict[str, Any]) -> Markup | None:
         runtime_table(runtimes, dicts(mapping(data.get("verification")).get("runtimes"))),
         id="needs",
     )
+
+
+def _changed(version: str, before: Any, data: dict[str, Any]) -> str:
+    """An IR version, and the one that it was."""
+    called = any(item.get("function") is not None for item in dicts(data.get("replaced")))
+    return f"{version}, raised from {before}: functions need it" if called else f"{version}, was {before}"
 
 
 def _functions(functions: Any) -> Content:

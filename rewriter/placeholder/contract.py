@@ -239,6 +239,16 @@ class Placeholder:
         """Whether ``node`` need not be replaced after all, now that the types of its values are known."""
         return False
 
+    #: Whether it stands for an operator of ONNX itself, whose meaning is the node as the model came.
+    is_standard: ClassVar[bool] = False
+
+    #: The opset in which it is meant, where it stands for an operator of ONNX itself.
+    meant_at: int | None = None
+
+    def evaluated(self, arguments: Mapping[str, Any]) -> list[Any] | None:  # noqa: ARG002
+        """The results for arguments by name, tensors as numpy arrays, where PyTorch is not asked; else None."""
+        return None
+
     def bound_at(self, site: Site) -> Bound | None:  # noqa: ARG002
         """The arguments of ``site``, where they are not bound by the signature."""
         return None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def disagreement(region: Region) -> str | None:
     """What argument is not the one that the node gives, in a clause; None where all are, or where nothing is known."""
-    if region.site is None or region.match is None:
+    if region.site is None or region.match is None or region.placeholder.is_standard:
         return None
     return _Reading(region, region.site, region.match).problem()
 

@@ -19,6 +19,7 @@ from rewriter.execution.session import NO_VERIFY, Session
 from rewriter.execution.types import value_types
 from rewriter.execution.weights import Weights
 from rewriter.graph.constants import Constants
+from rewriter.graph.expanding import needs_torch
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.inputs.draw import inputs_of
 from rewriter.inputs.examples import of_inputs
@@ -75,7 +76,7 @@ def verify(
     """
     options = options or VerifyOptions()
     proof = Proof(seed=options.seed)
-    proof.versions = _versions(with_torch=bool(regions))
+    proof.versions = _versions(with_torch=needs_torch(regions))
     proof.thresholds = options.judgement.thresholds
     proof.input_ranges = options.input_ranges
     options.judgement.check([output.name for output in rewritten.graph.output])

@@ -149,6 +149,7 @@ def identity(region: Region, types: Mapping[str, TensorType], model: ModelProto)
         tensors.append(anonymous.SerializeToString(deterministic=True))
     return (
         type(region.placeholder),
+        region.placeholder.pass_name(),
         region.bound.describe(),
         tuple(types.values()),
         tuple(nodes),
