@@ -94,7 +94,7 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     "--ir-version",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Bring the file to this IR version. [default: one that readers of the opset take]",
+    help="Bring the file to this IR version, instead of one that readers of the opset take.",
 )
 @click.option(
     "--expand",

@@ -139,7 +139,7 @@ class _Run:
 
     def run(self) -> Decomposed:
         scopes = [scope for root in self.survey.roots for scope in root.scope.walk()]
-        if any(item.match is not None and not item.standard for item in self.survey.found):
+        if any(item.match is not None for item in self.survey.found):
             self.result.invented_dims = forget_invented_dims(self.model, scopes)
             self.result.interface = Interface.of(self.model)
         frames = Frames(self.file, self.survey, self.selection, self.keep)
@@ -168,6 +168,7 @@ class _Run:
         sites: dict[tuple[Scope, int], Found | Call] = {
             **{(item.scope, item.index): item for item in frame.root.placeholders},
             **calls,
+            **{(item.scope, item.index): item for item in _lacking(frame)},
         }
         order = {scope: position for position, scope in enumerate(frame.root.scope.walk())}
         if frame.root.placeholders:
@@ -221,16 +222,7 @@ class _Run:
     def _lower(
         self, here: Surroundings, frames: Frames, frame: Frame, found: Found, regions: list[Region]
     ) -> list[Edit]:
-        """What the target has instead of a standard node; nothing where it has the node, as a refusal where it
-        has neither."""
-        node = frame.resolved(found.node) if not frame.is_main else found.node
-        types = [
-            [frames.type_of(frame, found.scope, name) if name else None for name in names]
-            for names in (node.input, node.output)
-        ]
-        assert found.match is not None
-        if found.match.placeholder.stays(node, *types):
-            return []
+        """What the target has instead of a standard node; a refusal is noted, so that all are told at once."""
         try:
             replacement, made = expand_fully(here, found, frames.site(frame, found))
         except DecompositionError as error:
@@ -388,6 +380,19 @@ class _Run:
         gone = {d for d in self.domains_before - now if d}
         self.result.dropped_opsets = [item.domain for item in self.model.opset_import if item.domain in gone]
         remove_imports(self.model, gone)
+
+
+def _lacking(frame: Frame) -> list[Found]:
+    """The standard nodes of ``frame`` that the target lacks, now that types are known."""
+    found: list[Found] = []
+    for scope, suspects in frame.root.suspects.items():
+        dtype_of = frame.dtypes(scope)
+        for index, node, match in suspects:
+            resolved = node if frame.is_main else frame.resolved(node)
+            if not match.placeholder.stays(resolved, dtype_of):
+                wanted = tuple(bool(name) for name in node.output)
+                found.append(Found(scope, index, node, match, wanted=wanted, standard=True))
+    return found
 
 
 def _take_stock(result: Decomposed, found: Survey, selection: Selection) -> None:

@@ -12,7 +12,7 @@ from rewriter.graph.constants import Constants
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onnx import AttributeProto, NodeProto
 
@@ -51,6 +51,7 @@ class Frame:
     _declared: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
     _no_tensors: dict[Scope, set[str]] = field(default_factory=dict)
     _types: dict[Scope, dict[str, TensorType]] = field(default_factory=dict)
+    _dtypes: dict[Scope, dict[str, int]] = field(default_factory=dict)
 
     @property
     def is_main(self) -> bool:
@@ -59,8 +60,7 @@ class Frame:
     def sites(self, holding: frozenset[FunctionKey]) -> list[Found | Call]:
         """What inference must ask us about."""
         calls = [call for call in self.root.calls if call.callee in holding]
-        placeholders = (f for f in self.root.found if f.match is not None and not f.standard)
-        return [*placeholders, *calls]
+        return [*(found for found in self.root.found if found.match is not None), *calls]
 
     def constants(self, file: ModelFile, scope: Scope) -> Constants:
         if scope not in self._constants:
@@ -103,6 +103,20 @@ class Frame:
         if scope not in self._types:
             self._types[scope] = inference.types_in(self.copy.place(scope))
         return self._types[scope]
+
+    def dtypes(self, scope: Scope) -> Callable[[str], int | None]:
+        """A function that tells the element type of a value as seen from ``scope``."""
+        tables: list[dict[str, int]] = []
+        place: Scope | None = scope
+        while place is not None:
+            if place not in self._dtypes:
+                graph = place.graph if self.copy is None else self.copy.place(place)
+                self._dtypes[place] = inference.dtypes_in(graph)
+            tables.append(self._dtypes[place])
+            place = place.parent
+        if len(tables) == 1:
+            return tables[0].get
+        return lambda name: next((table[name] for table in tables if name in table), None)
 
     def resolved(self, node: NodeProto) -> NodeProto:
         """A copy of ``node`` with attribute references replaced by the call's values."""

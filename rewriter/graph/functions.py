@@ -132,7 +132,7 @@ class Frames:
         found: set[tuple[str, str, int]] = set()
         for root in self.survey.roots:
             for item in root.found:
-                if item.match is not None and not item.standard:
+                if item.match is not None:
                     version = lifted_version(item.domain, item.scope.opsets.get(item.domain, 1))
                     found.add((item.domain, item.node.op_type, version))
             for call in root.calls:
@@ -157,10 +157,11 @@ class Frames:
             for domain, op_type in root.runtime
             if op_type in SAME_AS_FIRST_INPUT.get(domain, ())
         } | {
-            ("", item.node.op_type, since)
-            for item in self.survey.found
-            if item.standard and item.node.op_type in SAME_AS_FIRST_INPUT[""]
-            for since in [since_version(item.node.op_type, item.scope.opset or 0)]
+            ("", node.op_type, since_version(node.op_type, scope.opset or 0))
+            for root in self.survey.roots
+            for scope, suspects in root.suspects.items()
+            for _, node, _ in suspects
+            if node.op_type in SAME_AS_FIRST_INPUT[""]
         }
 
     def _infer(self, frame: Frame) -> None:

@@ -287,6 +287,28 @@ def types_in(graph: GraphProto) -> dict[str, TensorType]:
     return found
 
 
+def dtypes_in(graph: GraphProto | FunctionProto) -> dict[str, int]:
+    """The element type of every tensor that ``graph`` declares, inferred ones included."""
+    found: dict[str, int] = {}
+    sources = (
+        (graph.value_info,)
+        if isinstance(graph, FunctionProto)
+        else (
+            graph.input,
+            graph.value_info,
+            graph.output,
+        )
+    )
+    for values in sources:
+        for value in values:
+            dtype = value.type.tensor_type.elem_type
+            if dtype:
+                found[value.name] = dtype
+    if not isinstance(graph, FunctionProto):
+        found.update((tensor.name, tensor.data_type) for tensor in graph.initializer)
+    return found
+
+
 def merge_protos(a: TypeProto | None, b: TypeProto | None) -> TypeProto | None:
     """What two calls of one hook have in common."""
     if a is None or b is None:

@@ -34,13 +34,13 @@ def check_opsets(found: Survey) -> None:
                 remedy="upgrade onnx, or export at an older opset",
             )
     for root in found.live:
-        if any((item.match is not None and not item.standard) or item.is_leftover for item in root.found):
+        if any(item.match is not None or item.is_leftover for item in root.found):
             require_opset(root, found)
 
 
 def require_opset(root: Root, found: Survey) -> None:
     """OpsetError unless decompositions can be written in the scope; what is only removed needs no opset."""
-    if all(item.dead or item.standard for item in root.placeholders):
+    if all(item.dead for item in root.placeholders):
         return
     version = root.scope.opset
     where = None if root is found.main else root.scope.path

@@ -73,7 +73,7 @@ class Found:
     wanted: tuple[bool, ...] = ()
     #: Unused, and no pass takes it: it goes.
     dead: bool = False
-    #: An operator of ONNX itself, which the target may lack; types decide.
+    #: An operator of ONNX itself, which the target lacks.
     standard: bool = False
 
     @property
@@ -109,6 +109,8 @@ class Root:
 
     scope: Scope
     found: list[Found] = field(default_factory=list)
+    #: Operators of ONNX itself that the target may lack, by scope: position, node, what takes it.  Types decide.
+    suspects: dict[Scope, list[tuple[int, NodeProto, Match]]] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     #: Operators in domains that runtimes own, with how often they occur.
     runtime: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -150,7 +152,7 @@ class Survey:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to replace or remove anywhere."""
-        return not any(root.placeholders for root in self.roots)
+        return not any(root.placeholders or root.suspects for root in self.roots)
 
 
 def survey(model: ModelProto, selection: Selection, keep: Keep | None = None) -> Survey:
@@ -170,7 +172,7 @@ def survey(model: ModelProto, selection: Selection, keep: Keep | None = None) ->
             function_scope(function, _imports(function, main.scope)), functions, selection, keep
         )
     calls = {key: {call.callee for call in root.calls} for key, root in roots.items()}
-    holding = {key for key, root in roots.items() if root.placeholders}
+    holding = {key for key, root in roots.items() if root.placeholders or root.suspects}
     callers: dict[FunctionKey, set[FunctionKey]] = {}
     for key, callees in calls.items():
         for callee in callees:
@@ -214,7 +216,7 @@ def survey_root(
                 if lacking is None:
                     plain.add(known)
                 else:
-                    result.found.append(Found(scope, index, node, lacking, standard=True))
+                    result.suspects.setdefault(scope, []).append((index, node, lacking))
                 continue
             result.domains.add(domain)
             found = _classify(scope, index, node, domain, selection, keep)

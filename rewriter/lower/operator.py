@@ -16,12 +16,12 @@ from rewriter.placeholder.contract import Placeholder
 from rewriter.placeholder.conversion import plain
 from rewriter.placeholder.expand import Expansion
 from rewriter.placeholder.signature import Signature
+from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from rewriter.placeholder.value import Value
-    from rewriter.types import TensorType
 
 #: Oldest opset that forms are written in.
 _WRITTEN_FROM = 11
@@ -50,6 +50,8 @@ class StandardOperator(Placeholder):
         self.node = node
         self.schema = defs.get_schema(op_type, version, "")
         self.matches = (op_type,)  # type: ignore[misc]
+        #: Element types by position, where nothing else differs at the target.
+        self._only_types = None if node is not None else schemas.only_types(op_type, version, opset)
         count = 1 if node is None else len(node.output)
         self.outputs = tuple(_output_name(self.schema, i) for i in range(count))  # type: ignore[misc]
 
@@ -86,24 +88,20 @@ class StandardOperator(Placeholder):
     def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002
         return StandardOperator(self.op_type, self.version, self.opset, self.absent, site.node, self.passes)
 
-    def stays(
-        self,
-        node: NodeProto,
-        inputs: Sequence[TensorType | None],
-        outputs: Sequence[TensorType | None],
-    ) -> bool:
+    def stays(self, node: NodeProto, dtype_of: Callable[[str], int | None]) -> bool:
         """Whether ``node`` may stay as it is, bytes and all."""
         if self.op_type in self.absent:
             return False
+        if self._only_types is not None:
+            inputs, outputs = self._only_types
+            return _taken(node.input, inputs, dtype_of) and _taken(node.output, outputs, dtype_of)
         attributes = {item.name: item for item in node.attribute}
-        use = schemas.Use(
-            self.op_type,
-            attributes,
-            tuple(bool(name) for name in node.input),
-            len(node.output),
-            tuple(inputs),
-            tuple(outputs),
-        )
+        types = [
+            tuple(None if (dtype := dtype_of(name)) is None else TensorType(dtype) for name in names)
+            for names in (node.input, node.output)
+        ]
+        given = tuple(bool(name) for name in node.input)
+        use = schemas.Use(self.op_type, attributes, given, len(node.output), *types)
         found = schemas.same_form(use, self.version, self.opset)
         return not isinstance(found, str) and found.keys() == attributes.keys()
 
@@ -169,6 +167,17 @@ class StandardOperator(Placeholder):
             {},
             tuple(g.conditions),
         )
+
+
+def _taken(
+    names: Sequence[str], allowed: Sequence[frozenset[int]], dtype_of: Callable[[str], int | None]
+) -> bool:
+    last = len(allowed) - 1
+    for position, name in enumerate(names):
+        dtype = dtype_of(name)
+        if dtype is not None and dtype not in allowed[position if position < last else last]:
+            return False
+    return True
 
 
 def _restored(

@@ -96,6 +96,39 @@ def changed(op_type: str, version: int, target: int) -> bool:
     return here is None or there is None or here.since_version != there.since_version
 
 
+def only_types(
+    op_type: str, version: int, target: int
+) -> tuple[tuple[frozenset[int], ...], tuple[frozenset[int], ...]] | None:
+    """Element types of inputs and of results at ``target``, where nothing else of the operator differs there.
+
+    None where more differs, or may.
+    """
+    here, there = schema(op_type, version), schema(op_type, target)
+    if (
+        here is None
+        or there is None
+        or op_type in MEANINGS
+        or any(key[0] == op_type for key in (*VALUES, *OLD_VALUES))
+    ):
+        return None
+
+    def form(found: defs.OpSchema) -> object:
+        attributes = {
+            name: (item.type, item.required, default(op_type, found.since_version, name))
+            for name, item in found.attributes.items()
+        }
+        formals = [[(f.option, f.is_homogeneous) for f in given] for given in (found.inputs, found.outputs)]
+        return attributes, formals, found.min_input, found.max_input, found.min_output, found.max_output
+
+    if form(here) != form(there) or not there.inputs or not there.outputs:
+        return None
+    allowed = allowed_types(op_type, there.since_version)
+    return (
+        tuple(allowed[formal.type_str] for formal in there.inputs),
+        tuple(allowed[formal.type_str] for formal in there.outputs),
+    )
+
+
 def same_form(use: Use, version: int, target: int) -> Attributes | str:
     """The attributes with which the node of opset ``version`` means the same at ``target``; else why it does not."""
     here, there = schema(use.op_type, version), schema(use.op_type, target)

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from rewriter.placeholder.case import Case
     from rewriter.placeholder.expand import Expansion
     from rewriter.placeholder.standard import Call
-    from rewriter.types import TensorType
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -233,10 +232,9 @@ class Placeholder:
     def stays(
         self,
         node: NodeProto,  # noqa: ARG002
-        inputs: Sequence[TensorType | None],  # noqa: ARG002
-        outputs: Sequence[TensorType | None],  # noqa: ARG002
+        dtype_of: Callable[[str], int | None],  # noqa: ARG002
     ) -> bool:
-        """Whether ``node`` need not be replaced after all, now that the types of its values are known."""
+        """Whether ``node`` need not be replaced after all, now that element types of its values are known."""
         return False
 
     #: Whether it stands for an operator of ONNX itself, whose meaning is the node as the model came.

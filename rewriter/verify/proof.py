@@ -120,7 +120,7 @@ class Checked:
 
 @dataclass
 class RegionResult:
-    """One replaced placeholder against its PyTorch reference.
+    """One replaced placeholder against its reference: PyTorch's, or the node itself where ONNX defines it.
 
     ``how`` is ``"in place"`` (on the model's own activations), ``"alone"`` (a model of its own, on drawn inputs),
     ``"as another"`` (equal to a region proved alone), ``"never runs"`` (of unknown types, in a function that nothing
@@ -138,6 +138,8 @@ class RegionResult:
     #: Why it is unproved, and what would help.
     reason: str = ""
     remedy: str = ""
+    #: Whether it was an operator of ONNX itself, and its reference the node.
+    standard: bool = False
 
     def leave_unproved(self, reason: str, remedy: str = TYPES) -> None:
         self.how, self.reason, self.remedy = "unproved", reason, remedy
@@ -312,7 +314,11 @@ class Proof:
         }
 
     def _against(self) -> list[str]:
-        found = ["the PyTorch reference of each pass"] if self.regions else []
+        found = []
+        if any(not region.standard for region in self.regions):
+            found.append("the PyTorch reference of each pass")
+        if any(region.standard for region in self.regions):
+            found.append("the operators of ONNX that were replaced")
         found.append("the model before simplification and optimisation")
         return found if self.whole is None else [*found, f"the whole model: {self.whole.kind}"]
 

@@ -81,7 +81,13 @@ def verify(
     proof.input_ranges = options.input_ranges
     options.judgement.check([output.name for output in rewritten.graph.output])
     proof.regions = [
-        RegionResult(r.placeholder.pass_name(), r.decomposition, r.where, parameters=r.bound.describe())
+        RegionResult(
+            r.placeholder.pass_name(),
+            r.decomposition,
+            r.where,
+            parameters=r.bound.describe(),
+            standard=r.placeholder.is_standard,
+        )
         for r in regions
     ]
     with (progress or Quiet()).stage("verify", total=len(regions) + max(1, options.samples)) as stage:

@@ -1,0 +1,1 @@
+"""Standard operators brought to other opsets."""
