@@ -9,7 +9,7 @@ from onnx import FunctionProto
 
 from rewriter.domains import normal_domain
 from rewriter.errors import DecompositionError, OpsetError, UnsupportedAtOpset
-from rewriter.graph.corrections import correct_types
+from rewriter.graph.corrections import correct_types, told
 from rewriter.graph.expanding import Region, Surroundings, expand_fully
 from rewriter.graph.functions import Frames
 from rewriter.graph.interface import (
@@ -37,6 +37,7 @@ from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.target import bring, moves, refusal
 from rewriter.graph.twins import check_twins
+from rewriter.graph.validate import check_inputs
 
 if TYPE_CHECKING:
     from rewriter.errors import Where
@@ -93,6 +94,7 @@ def decompose(
     keep = keep or Keep()
     found = survey(file.model, selection, keep)
     check_opsets(found)
+    check_inputs((item.scope, item.node) for root in found.live for item in root.found if item.match)
     left = [item for root in found.live for item in root.found if item.is_leftover]
     if left:
         raise describe(left, selection)
@@ -365,6 +367,7 @@ class _Run:
             self.result.interface = Interface.of(self.model)
         sites = main.sites(self.survey.holding)
         self.result.warnings += correct_types(main, sites, input_symbols(self.model))
+        self.result.warnings += told(frames.faults)
 
     def _import(self, frame: Frame, domains: dict[str, int]) -> None:
         """Import what a decomposition uses besides the default domain."""

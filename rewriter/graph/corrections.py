@@ -15,7 +15,7 @@ from rewriter.graph.types import contradicts, refine, without_sizes
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from onnx.onnx_ml_pb2 import ValueInfoProto
 
@@ -71,6 +71,19 @@ def correct_types(frame: Frame, sites: Iterable[Found | Call], free: Collection[
                     f"{inferred}; it was left so, since callers rely on it, and onnx.checker refuses it"
                 )
     return warnings
+
+
+def told(faults: Sequence[str]) -> list[str]:
+    """A warning of what onnx minds in the model as it came; none where it minds nothing.
+
+    While an operator is opaque its results have no types, and what reads them is not looked at.
+    """
+    if not faults:
+        return []
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return [
+        f"onnx.checker refuses the model as it came once the types behind its placeholders are known: {faults[0]}{more}"
+    ]
 
 
 def _follow(scope: Scope, sites: Collection[tuple[Scope, int]], affected: set[str]) -> bool:

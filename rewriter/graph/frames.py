@@ -43,8 +43,10 @@ class Frame:
     errors: dict[Found, RewriteError] = field(default_factory=dict)
     #: Placeholders whose declared type contradicts what their pass infers.
     contradicted: list[Found] = field(default_factory=list)
-    #: Whether any other declared type does.
+    #: Whether any other declared type may be wrong.
     contradictory: bool = False
+    #: What onnx minds in the types of the nodes that it knows.
+    faults: list[str] = field(default_factory=list)
     #: The sizes that were declared wrongly there: those of one traced call, likely, and as wrong elsewhere.
     wrong_sizes: set[int] = field(default_factory=set)
     _constants: dict[Scope, Constants] = field(default_factory=dict)

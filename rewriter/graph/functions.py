@@ -233,10 +233,16 @@ class Frames:
         begin()
         self._open.append((frame, sites))
         try:
-            if inference.run(copy, self._interrupts, begin):
-                frame.contradictory = True
+            frame.faults = inference.run(copy, self._interrupts, begin)
         finally:
             self._open.pop()
+        frame.contradictory = frame.contradictory or bool(frame.faults)
+
+    @property
+    def faults(self) -> list[str]:
+        """What onnx minds in the types of the model's own nodes, in its words, in every frame."""
+        found = [fault for frame in (self.main, *self._made.values()) for fault in frame.faults]
+        return list(dict.fromkeys(found))
 
     def _hook(self, context: InferenceContext) -> None:
         """Called by onnx for every marked node; whatever it raised would end inference."""

@@ -6,6 +6,7 @@ schemas that were there put back, and nothing of ours left behind whatever happe
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -65,6 +66,12 @@ def hooked(operators: Iterable[Operator], hook: Hook) -> Iterator[None]:
             raise raised[0]
 
 
+@functools.cache
+def _all_types() -> list[str]:
+    """Every type of a tensor, a sequence or an optional that the installed onnx knows."""
+    return sorted(defs.get_schema("Identity").type_constraints[0].allowed_type_strs)
+
+
 def _schema(domain: str, op_type: str, version: int) -> defs.OpSchema:
     """Any number of inputs and outputs of any type."""
     parameter, option = defs.OpSchema.FormalParameter, defs.OpSchema.FormalParameterOption
@@ -78,5 +85,5 @@ def _schema(domain: str, op_type: str, version: int) -> defs.OpSchema:
         version,
         inputs=[any_number("inputs", "I")],
         outputs=[any_number("outputs", "O")],
-        type_constraints=[("I", ["tensor(float)"], ""), ("O", ["tensor(float)"], "")],
+        type_constraints=[("I", _all_types(), ""), ("O", _all_types(), "")],
     )

@@ -206,8 +206,8 @@ def resolve_attributes(node: NodeProto, values: Mapping[str, AttributeProto]) ->
             resolve_attributes(inner, values)
 
 
-def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None]) -> bool:
-    """Infer ``copy``; whether a declared type contradicts what inference finds.
+def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None]) -> list[str]:
+    """Infer ``copy``; what onnx minds in the types of the nodes that it knows, one sentence of its own each.
 
     A fault of onnx's inference is noted in ``failure``, and the types stay as declared.  ``hook_errors`` are those that
     a hook caught and that must not be swallowed (an interrupt).  ``again`` is called before inference begins anew: what
@@ -223,8 +223,7 @@ def run(copy: Copy, hook_errors: list[BaseException], again: Callable[[], None])
         copy.failure = f"{type(error).__name__}: {error}".strip()
     if hook_errors:
         raise hook_errors[0]
-    # As onnx words it: "Inferred elem type differs from existing elem type", "type case mismatch. existing=…".
-    return any("existing" in fault for fault in faults)
+    return faults
 
 
 def infer(
@@ -236,7 +235,7 @@ def infer(
     """``model`` with the types that onnx's inference finds, in time and memory that its nodes account for.
 
     Raises what onnx's inference raises.  ``hook_errors`` and ``again``: see :func:`run`.  ``faults``, if given, takes
-    what strict inference says: it fails where a declared type is wrong, which others pass over.
+    what strict inference says: it fails where a type is wrong, which others pass over.
     """
     if is_nested_too_much(model):  # calls that no hook knows stay without a type
         model = _without_functions(model)
@@ -263,9 +262,11 @@ def infer(
 def _strictly(raw: bytes, faults: list[str], again: Callable[[], None]) -> ModelProto | None:
     """The model with types; None, with the reason in ``faults``, where some node's inference fails."""
     try:
-        return shape_inference.infer_shapes(raw, strict_mode=True)
+        return shape_inference.infer_shapes(raw, check_type=True, strict_mode=True)
     except Exception as error:  # noqa: BLE001  (as above)
-        faults.append(str(error))
+        told = [line.rpartition("Inference error(s): ")[2].strip() for line in str(error).splitlines()]
+        # What is unknown is not wrong.
+        faults += [line for line in dict.fromkeys(told) if line and "instead is null" not in line]
         again()
         return None
 

@@ -4,7 +4,8 @@ Refused with a :class:`ModelReadError` that names the place:
 
 1. A domain, an operator, an attribute, a function or a size whose name is not UTF-8 (protobuf gives such a name as
    bytes).  A value may have one: see :mod:`rewriter.graph.utf8`.
-2. An imported version that is negative, or does not fit in 32 bits, as onnx and the runtimes keep versions.
+2. An imported version that is negative, or does not fit in 32 bits, as onnx and the runtimes keep versions; two
+   versions of one domain.
 3. A tensor with negative dims, or with more bits than 64 bits count.  Whether the stored elements fit the dims is seen
    when they are loaded.
 4. An attribute without a type, of an unknown one, or without the tensor or the graph that its type promises.  A tensor
@@ -34,7 +35,9 @@ from rewriter.storage.dtypes import element_bits
 from rewriter.types import ELEMENT_TYPES
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, SparseTensorProto, TypeProto
+    from collections.abc import Iterable
+
+    from onnx import GraphProto, ModelProto, NodeProto, OperatorSetIdProto, SparseTensorProto, TypeProto
 
     from rewriter.errors import Where
     from rewriter.graph.scopes import Scope
@@ -64,12 +67,53 @@ def validate(model: ModelProto) -> None:
                     "version",
                     remedy="the file is damaged; export the model again",
                 )
+        _check_twice(owner.opset_import)
     for function in model.functions:
         for name in (function.domain, function.name, function.overload, *function.attribute):
             _check_name("a function, or an attribute of one,", name)
     for root in (main_scope(model), *map(function_scope, model.functions), *training_scopes(model)):
         for scope in root.walk():
             _check_scope(scope)
+
+
+def _check_twice(imports: Iterable[OperatorSetIdProto]) -> None:
+    versions: dict[str, int] = {}
+    for item in imports:
+        domain = normal_domain(item.domain)
+        if versions.setdefault(domain, item.version) != item.version:
+            raise ModelReadError(
+                f"the domain '{domain or 'ai.onnx'}' is imported at the versions {versions[domain]} and {item.version}",
+                remedy="only one can be meant; export the model again",
+            )
+
+
+def check_inputs(nodes: Iterable[tuple[Scope, NodeProto]]) -> None:
+    """ModelReadError where one of ``nodes``, each with its scope, reads a value that nothing makes.
+
+    Of other nodes that is left to whoever runs the model.
+    """
+    known: dict[Scope, set[str]] = {}
+    for scope, node in nodes:
+        for name in node.input:
+            place: Scope | None = scope
+            while name and place is not None:
+                if place not in known:
+                    known[place] = _values(place.graph)
+                if name in known[place]:
+                    break
+                place = place.parent
+            if name and place is None:
+                raise _invalid(f"it reads '{text(name)}', which nothing makes", scope.where(node))
+
+
+def _values(graph: GraphProto | FunctionProto) -> set[str]:
+    """Every value that ``graph`` makes, holds or is given."""
+    found = {name for node in graph.node for name in node.output}
+    if isinstance(graph, FunctionProto):
+        return found.union(graph.input)
+    found.update(value.name for value in graph.input)
+    found.update(tensor.name for tensor in graph.initializer)
+    return found.union(sparse.values.name for sparse in graph.sparse_initializer)
 
 
 def _check_scope(scope: Scope) -> None:

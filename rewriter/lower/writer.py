@@ -29,9 +29,11 @@ from rewriter.lower.forms import forms_of
 from rewriter.lower.passes import by_pass
 from rewriter.lower.through import through
 from rewriter.placeholder.builder import Builder, attribute_of
+from rewriter.placeholder.legality import clashing
 from rewriter.placeholder.node_types import result_types
 from rewriter.placeholder.standard import Call
 from rewriter.placeholder.value import Value
+from rewriter.types import dtype_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,6 +122,7 @@ class Writer(Builder):
             constant = constant_of(attributes)
             if constant is not None:
                 return (self.const(constant),)
+        self._check_agreement(op_type, given, version)
         node = self._node(op_type, given, outputs, attributes)
         types = self._inferred(node, given, version)
         folded = self._folded(node, given, types)
@@ -212,6 +215,14 @@ class Writer(Builder):
         node.output.extend(self._fresh() for _ in range(outputs))
         node.attribute.extend(attributes.values())
         return node
+
+    def _check_agreement(self, op_type: str, inputs: Sequence[Value | None], version: int) -> None:
+        """UnsupportedParameter where inputs that must be of one dtype are not: no form makes that right."""
+        found = schemas.schema(op_type, version)
+        clash = None if found is None else clashing(found, inputs)
+        if clash is not None:
+            one, other = map(dtype_name, clash)
+            raise UnsupportedParameter(f"{op_type} is given {one} and {other}", where=self.where)
 
     def _inferred(
         self, node: NodeProto, inputs: Sequence[Value | None], version: int

@@ -73,7 +73,6 @@ def check_counts(schema: defs.OpSchema, node: NodeProto, opset: int, where: Wher
 def check_types(schema: defs.OpSchema, inputs: Sequence[Value | None], opset: int, where: Where) -> None:
     """UnsupportedAtOpset where the operator does not take a dtype, DecompositionFault where dtypes clash."""
     constraints = {c.type_param_str: set(c.allowed_type_strs) for c in schema.type_constraints}
-    variables: dict[str, int] = {}
     for position, value in enumerate(inputs):
         if value is None or value.type is None:
             continue
@@ -87,14 +86,27 @@ def check_types(schema: defs.OpSchema, inputs: Sequence[Value | None], opset: in
                 f"at opset {opset}",
                 where=where,
             )
-        if formal.type_str in constraints and formal.is_homogeneous:
-            first = variables.setdefault(formal.type_str, dtype)
-            if first != dtype:
-                raise _fault(
-                    where,
-                    f"{schema.name} is given {dtype_name(first)} and {dtype_name(dtype)}",
-                    "make constants with g.const(value, x), which takes the dtype of x",
-                )
+    clash = clashing(schema, inputs)
+    if clash is not None:
+        raise _fault(
+            where,
+            f"{schema.name} is given {dtype_name(clash[0])} and {dtype_name(clash[1])}",
+            "make constants with g.const(value, x), which takes the dtype of x",
+        )
+
+
+def clashing(schema: defs.OpSchema, inputs: Sequence[Value | None]) -> tuple[int, int] | None:
+    """Two different dtypes of inputs that must be of one; None where there are none."""
+    variables: dict[str, int] = {}
+    names = {constraint.type_param_str for constraint in schema.type_constraints}
+    for position, value in enumerate(inputs):
+        formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+        if value is None or value.type is None or formal.type_str not in names or not formal.is_homogeneous:
+            continue
+        first = variables.setdefault(formal.type_str, value.type.dtype)
+        if first != value.type.dtype:
+            return first, value.type.dtype
+    return None
 
 
 def _fault(where: Where, what: str, remedy: str | None = None) -> DecompositionFault:

@@ -63,6 +63,7 @@ def test_a_valid_model_is_none_of_these() -> None:
         (lambda m: setattr(m.opset_import[1], "version", -1), None),
         (lambda m: setattr(m.functions[0].opset_import[1], "version", 2**40), None),
         (lambda m: setattr(m.opset_import[1], "domain", "~~"), None),
+        (lambda m: m.opset_import.add(domain="ai.onnx", version=13), None),
         (lambda m: setattr(m.functions[0], "name", "~~"), None),
         (lambda m: setattr(inner(m), "op_type", "~~"), "If 'y' then_branch"),
         (lambda m: setattr(inner(m), "op_type", ""), "If 'y' then_branch"),
@@ -120,3 +121,15 @@ def test_element_types_that_onnx_does_not_know_are_kept(number: int) -> None:
     )
     assert result.graph.initializer[0] == model.graph.initializer[0]
     assert result.graph.value_info[0] == model.graph.value_info[0]
+
+
+@pytest.mark.parametrize("scope", ["main graph", "If 'y' then_branch", "function local::F"])
+def test_a_placeholder_that_reads_what_nothing_makes_is_refused(scope: str) -> None:
+    model = whole()
+    node = inner(model) if scope.startswith("If") else model.functions[0].node[0]
+    if scope == "main graph":
+        node = model.graph.node.add(op_type="Swish", domain="com.example", output=["s"], input=["x"])
+    node.input[0] = "absent"
+    with pytest.raises(ModelReadError, match="absent") as caught:
+        rewriter.rewrite(model, passes="roll,swish", verify=False)
+    assert getattr(caught.value.where, "scope", None) == scope
