@@ -15,6 +15,7 @@ from rewriter.gradients.result import AGREES, NO_GRADIENT, NOT_CHECKED
 from rewriter.placeholder import available
 from rewriter.testing.gradients import check_gradients, decomposed, model_of, point_of
 from rewriter.testing.variants import LOWEST_OPSET, Variant, applies, opsets_of_interest
+from tests.oracles.table import collected
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
 PASSES = available()
 
 #: Pass and why no case of it has a gradient.
-NOT_DIFFERENTIABLE: dict[str, str] = {
-    "batched_nms": "the result is indices",
-    "nms": "the result is indices",
-}
+NOT_DIFFERENTIABLE: dict[str, str] = dict(collected("gradients", "NOT_DIFFERENTIABLE"))
 
 #: Pass, a part of the case's text, and why autograd through the graph, or through the reference, fails there.
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = (

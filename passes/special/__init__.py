@@ -1,0 +1,1 @@
+"""Special functions, as PyTorch defines them: gamma, error, Bessel and Airy functions, orthogonal polynomials."""
