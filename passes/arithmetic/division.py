@@ -26,14 +26,14 @@ _INF, _NAN = float("inf"), float("nan")
 _SPECIAL = (_INF, -_INF, _NAN, 0.0, -0.0, 3.5, -1.25)
 
 #: Steps that Euclid's algorithm takes at most for two integers of so many bits, the worst being Fibonacci numbers.
-_STEPS = {
+_STEPS: dict[int, int] = {
     TensorProto.INT8: 12,
     TensorProto.UINT8: 14,
     TensorProto.INT16: 24,
     TensorProto.INT32: 47,
     TensorProto.INT64: 92,
 }
-_BITS = {
+_BITS: dict[int, int] = {
     TensorProto.INT8: 8,
     TensorProto.UINT8: 8,
     TensorProto.INT16: 16,
@@ -54,9 +54,10 @@ class FloorDivide(Placeholder):
     def reference(self, x: Any, other: Any) -> Any:
         import torch
 
-        return torch.floor_divide(x, _divisor(x, other))
+        with torch.no_grad():  # its backward raises: it has no derivative
+            return torch.floor_divide(x, _divisor(x, other))
 
-    def decompose(self, g: Builder, x: float | Value, other: float | Value) -> Value:
+    def decompose(self, g: Builder, x: int | float | Value, other: int | float | Value) -> Value:
         a, b = promoted(g, x, other)
         if a.dtype not in FLOATING:
             left, right = in_int64(g, a, b)
@@ -85,7 +86,7 @@ class Remainder(Placeholder):
 
         return torch.remainder(x, _divisor(x, other))
 
-    def decompose(self, g: Builder, x: float | Value, other: float | Value) -> Value:
+    def decompose(self, g: Builder, x: int | float | Value, other: int | float | Value) -> Value:
         a, b = promoted(g, x, other)
         if a.dtype not in FLOATING:
             left, right = in_int64(g, a, b)
@@ -108,7 +109,7 @@ class Fmod(Placeholder):
 
         return torch.fmod(x, _divisor(x, other))
 
-    def decompose(self, g: Builder, x: Value, other: float | Value) -> Value:
+    def decompose(self, g: Builder, x: Value, other: int | float | Value) -> Value:
         a, b = promoted(g, x, other)
         if a.dtype not in FLOATING:
             left, right = in_int64(g, a, b)

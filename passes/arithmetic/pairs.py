@@ -82,7 +82,7 @@ class Copysign(_Pair):
 
         return torch.copysign(x, other)
 
-    def decompose(self, g: Builder, x: Value, other: float | Value) -> Value:
+    def decompose(self, g: Builder, x: Value, other: int | float | Value) -> Value:
         a, b = promoted(g, x, other, to_float=True)
         # A product, because onnxruntime's Where makes 0 of −0.
         return g.abs(a) * g.where_(is_negative(g, b), g.const(-1, a), 1)
@@ -199,7 +199,7 @@ class Xlogy(_Pair):
 
         return torch.xlogy(x, other)
 
-    def decompose(self, g: Builder, x: float | Value, other: float | Value) -> Value:
+    def decompose(self, g: Builder, x: int | float | Value, other: int | float | Value) -> Value:
         a, b = promoted(g, x, other, to_float=True)
         is_zero, is_nan = g.equal(a, 0.0), g.op("IsNaN", b)
         result = g.where_(is_zero, 0.0, a * g.log(g.where_(is_zero, 1.0, b)))
