@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup lint test fuzz test-full runtimes test-runtimes demo bench format clean
+.PHONY: setup lint test fuzz versions test-full runtimes test-runtimes demo bench format clean
 
 setup: $(STAMP)
 
@@ -31,6 +31,10 @@ START ?= 100000
 fuzz: setup
 	$(BIN)/python -m tests.fuzz --corpus
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --start $(START) --save fuzz-finds
+
+# The oldest and newest libraries that pyproject.toml allows, on the Pythons of this machine; TORCH=--torch adds torch.
+versions: setup
+	$(BIN)/python -m tests.versions $(TORCH)
 
 test-full: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m full
@@ -57,4 +61,4 @@ format: setup
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .venv-ort115 build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output fuzz-finds
+	rm -rf $(VENV) .venv-ort115 build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis demo-output fuzz-finds .venv-versions

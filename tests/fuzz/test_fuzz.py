@@ -31,4 +31,4 @@ def test_no_find_of_the_corpus_is_one_again() -> None:
 
 
 def test_new_inputs_make_no_find() -> None:
-    assert "inputs in" in fuzz("--minutes", "0.3", "--verify", "0.02", "--simplify", "0")
+    assert "inputs in" in fuzz("--minutes", "0.3", "--count", "400", "--verify", "0.02", "--simplify", "0")
