@@ -62,7 +62,9 @@ class TensorType:
         return cls(tensor.elem_type, tuple(dims))
 
     def to_proto(self) -> TypeProto:
-        return helper.make_tensor_type_proto(self.dtype, self.shape)
+        """A size that 64 bits do not hold, which no tensor has, is left open."""
+        shape = self.shape and [None if isinstance(d, int) and d >= 1 << 63 else d for d in self.shape]
+        return helper.make_tensor_type_proto(self.dtype, shape)
 
     def __str__(self) -> str:
         name = dtype_name(self.dtype)

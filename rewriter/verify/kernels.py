@@ -37,14 +37,24 @@ def allowance(
     """What each element of the result ``expected`` may be off by for the kernels' sake; None where nothing is said.
 
     ``arguments`` gives those of the reference by name, tensors as numpy arrays; it is asked only where the pass says
-    something.  PassDefinitionError where the pass names an operator of unknown error.
+    something.  Where the pass's formula raises on them, nothing is said either.  PassDefinitionError where the pass
+    names an operator of unknown error.
     """
     if not placeholder.has_terms or expected.dtype.name not in _BY_FLOAT32:
         return None
     given = {name: _widened(value) for name, value in arguments().items()}
     total = np.zeros(expected.shape)
     with np.errstate(all="ignore"):
-        for operator, factor in placeholder.terms(**given).items():
+        try:
+            terms = placeholder.terms(**given)
+        except (
+            ValueError,
+            IndexError,
+            TypeError,
+            ZeroDivisionError,
+        ):  # arguments that the formula does not take
+            return None
+        for operator, factor in terms.items():
             if operator not in ERRORS:
                 raise PassDefinitionError(
                     f"terms() names '{operator}'",

@@ -13,6 +13,7 @@ from rewriter.declare import explain, requirements
 from rewriter.errors import ModelReadError
 from rewriter.graph.validate import validate
 from rewriter.inspection import inspect
+from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,3 +134,11 @@ def test_a_placeholder_that_reads_what_nothing_makes_is_refused(scope: str) -> N
     with pytest.raises(ModelReadError, match="absent") as caught:
         rewriter.rewrite(model, passes="roll,swish", verify=False)
     assert getattr(caught.value.where, "scope", None) == scope
+
+
+def test_a_size_beyond_64_bits_is_left_open_in_a_type() -> None:
+    """Sizes are added and multiplied in Python, without an end."""
+    proto = TensorType(1, (2, 1 << 63, "n", None, (1 << 63) - 1)).to_proto()
+    assert TensorType.from_proto(proto) == TensorType(1, (2, None, "n", None, (1 << 63) - 1))
+    assert TensorType.from_proto(TensorType(1, ()).to_proto()) == TensorType(1, ())
+    assert TensorType.from_proto(TensorType(1).to_proto()) == TensorType(1)
