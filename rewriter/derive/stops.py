@@ -72,7 +72,7 @@ def _placeholder(overload: Any, *positional: Any, **named: Any) -> Any:
     from torch.utils._pytree import tree_leaves
 
     with disable_proxy_modes_tracing():
-        results = overload(*positional, **named)
+        results = _results(overload, positional, named)
     several = isinstance(results, (tuple, list))
     made = [results] if not several else list(results)
     if any(
@@ -89,6 +89,19 @@ def _placeholder(overload: Any, *positional: Any, **named: Any) -> Any:
         version=1,
     )
     return type(results)(nodes) if several else nodes[0]
+
+
+def _results(overload: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    """What the operator itself gives, of which only types matter here.
+
+    An operator that PyTorch composes of others would be led back to :func:`_placeholder` by the table.
+    """
+    import torch
+
+    key = torch._C.DispatchKey.CompositeImplicitAutograd
+    if torch._C._dispatch_has_kernel_for_dispatch_key(overload.name(), key.name):
+        return overload._op_dk(key, *positional, **named)
+    return overload(*positional, **named)
 
 
 def _encoded(overload: Any, positional: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], str]:

@@ -19,6 +19,7 @@ from rewriter.derive.translate import (
 )
 from rewriter.errors import ExportError, RewriteError, UsageError
 from rewriter.storage.scratch import scratch_folder
+from rewriter.torch.example import Example
 from rewriter.torch.fallthrough import safe_fallthrough
 
 if TYPE_CHECKING:
@@ -47,7 +48,8 @@ def export(
 ) -> Report:
     """Export ``model`` to ONNX, rewrite what the exporter does not know, prove the file, and write it to ``target``.
 
-    ``args`` and ``kwargs`` are one example of what ``model`` takes; ``dynamic_shapes`` is that of ``torch.export``.
+    ``args`` and ``kwargs`` are one example of what ``model`` takes.  ``dynamic_shapes`` is that of ``torch.export``; an
+    open size may be given by its name there (``{0: "batch"}``).
     The model is traced by ``torch.export`` and translated by ``torch.onnx``.  An operator that a pass takes leaves as a
     placeholder.  A model that cannot be exported so, or whose file does not compute what the module does, is given to
     the legacy exporter, whose fall-through lets every operator out that it does not know.  Then
@@ -63,8 +65,8 @@ def export(
 
     if options.get("verify", True):
         options["against"] = model if against is None else against
+    example = Example(model, args, kwargs or {}, dynamic_shapes, input_names)
     names = {"input_names": input_names, "output_names": output_names}
-    given = dict(kwargs or {})
     refusals: list[tuple[str, Exception]] = []
     with _evaluating(model), scratch_folder() as folder:
         path = folder / "exported.onnx"
@@ -72,12 +74,10 @@ def export(
             exporter = f"torch.onnx.export(dynamo={dynamo})"
             try:
                 if dynamo:
-                    _by_dynamo(model, tuple(args), given, path, dynamic_shapes, names, passes)
+                    _by_dynamo(example, path, names, passes)
                 else:
-                    _by_legacy(model, tuple(args), given, path, dynamic_shapes, names)
-                ranges = {} if "inputs" in options else _ranges(path, args, given)
-                ranges |= dict(options.get("input_ranges") or {})
-                report = rewrite(path, target, passes=passes, **{**options, "input_ranges": ranges})
+                    _by_legacy(example, path, output_names)
+                report = rewrite(path, target, passes=passes, **{**_drawn_as(example, path), **options})
             except UsageError:
                 raise
             except Exception as error:  # noqa: BLE001  (whatever an exporter raises; what one gets wrong another may not)
@@ -113,17 +113,12 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _by_dynamo(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    path: Path,
-    dynamic_shapes: Any,
-    names: Mapping[str, Any],
-    passes: Any,
-) -> None:
+def _by_dynamo(example: Example, path: Path, names: Mapping[str, Any], passes: Any) -> None:
+    model = example.model
     with LOCK, quiet(), symbolic_sizes(), torch.no_grad():
-        program = torch.export.export(model, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False)
+        program = torch.export.export(
+            model, example.args, example.kwargs, dynamic_shapes=example.dynamic_shapes, strict=False
+        )
         program = program.run_decompositions(library_and_stops(passes))
         refuse_faults(program)
         try:
@@ -131,6 +126,7 @@ def _by_dynamo(
         except Exception as error:
             raise untranslated(error, model.forward) from error
     as_placeholders(proto)
+    example.name_sizes(proto)
     _save(proto, path)
 
 
@@ -141,62 +137,24 @@ def _save(proto: Any, path: Path) -> None:
     onnx.save(proto, path, save_as_external_data=large, location=f"{path.name}.data" if large else None)
 
 
-def _by_legacy(
-    model: torch.nn.Module,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    path: Path,
-    dynamic_shapes: Any,
-    names: Mapping[str, Any],
-) -> None:
+def _by_legacy(example: Example, path: Path, output_names: Sequence[str] | None) -> None:
     with quiet(), safe_fallthrough():
         torch.onnx.export(
-            model,
-            args,
+            example.flat(),
+            tuple(item.tensor for item in example.inputs),
             str(path),
-            kwargs=kwargs,
             dynamo=False,
             opset_version=_LEGACY_OPSET,
-            dynamic_axes=_axes(dynamic_shapes, names["input_names"], len(args)),
+            input_names=[item.name for item in example.inputs],
+            output_names=output_names,
+            dynamic_axes={item.name: dict(item.open) for item in example.inputs if item.open},
             operator_export_type=torch.onnx.OperatorExportTypes.ONNX_FALLTHROUGH,
-            **{name: value for name, value in names.items() if value is not None},
         )
 
 
-def _axes(
-    dynamic_shapes: Any, input_names: Sequence[str] | None, count: int
-) -> dict[str, dict[int, str]] | None:
-    """``dynamic_shapes`` as the legacy exporter takes it: names of dims, by input and axis."""
-    if dynamic_shapes is None:
-        return None
-    shapes = dynamic_shapes.items() if isinstance(dynamic_shapes, dict) else enumerate(dynamic_shapes)
-    names = list(input_names or [f"input_{index}" for index in range(count)])
-    made = {}
-    for key, axes in shapes:
-        name = key if isinstance(key, str) else names[key]
-        if isinstance(axes, dict):
-            made[name] = {
-                axis: getattr(dim, "__name__", None) or f"{name}_{axis}" for axis, dim in axes.items() if dim
-            }
-    return made
-
-
-def _ranges(
-    path: Path, args: Sequence[Any], kwargs: Mapping[str, Any] | None
-) -> dict[str, tuple[float, float]]:
-    """The range of each integer input of the example: what indices and tokens may be is not known otherwise."""
+def _drawn_as(example: Example, path: Path) -> dict[str, Any]:
+    """Options of the verification: integers are drawn from the range of the example's."""
     import onnx
-    from torch.utils._pytree import tree_leaves
 
-    graph = onnx.load(path, load_external_data=False).graph
-    tensors = [leaf for leaf in tree_leaves((args, dict(kwargs or {}))) if isinstance(leaf, torch.Tensor)]
-    if len(tensors) != len(graph.input):
-        return {}
-    return {
-        value.name: (int(tensor.min()), int(tensor.max()))
-        for value, tensor in zip(graph.input, tensors, strict=True)
-        if tensor.numel()
-        and not tensor.dtype.is_floating_point
-        and not tensor.dtype.is_complex
-        and tensor.dtype != torch.bool
-    }
+    there = {value.name for value in onnx.load(path, load_external_data=False).graph.input}
+    return {"input_ranges": {name: ends for name, ends in example.ranges.items() if name in there}}
