@@ -119,6 +119,9 @@ class Frames:
             ir_version=self.file.model.ir_version,
             where=found.where,
             wanted=found.wanted,
+            outputs=tuple(self.type_of(frame, found.scope, name) if name else None for name in node.output)
+            if found.standard
+            else (),
         )
 
     def opset(self, scope: Scope) -> int:

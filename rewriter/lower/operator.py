@@ -139,7 +139,9 @@ class StandardOperator(Placeholder):
             known = site.type_of(position)
             constant = site.constants.get(name) if name and _is_small(known) else None
             inputs.append(g.input(name, known, constant) if name else None)
-        made = g.emit(self.op_type, inputs, len(node.output), attributes, self.version, site.wanted)
+        made = g.emit(
+            self.op_type, inputs, len(node.output), attributes, self.version, site.wanted, site.outputs
+        )
         if self.opset < _WRITTEN_FROM and not _is_plain(g, self.op_type):
             raise UnsupportedAtOpset(
                 f"{self.op_type} has another form at opset {self.opset}, and forms are written from "

@@ -15,6 +15,7 @@ written, so the work is linear in the nodes that are made.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -113,8 +114,12 @@ class Writer(Builder):
         attributes: Mapping[str, AttributeProto],
         version: int,
         wanted: tuple[bool, ...] = (),
+        known: Sequence[TensorType | None] = (),
     ) -> tuple[Value, ...]:
-        """One operator, meant as opset ``version`` does; its results.  UnsupportedAtOpset where it has no form."""
+        """One operator, meant as opset ``version`` does; its results.  UnsupportedAtOpset where it has no form.
+
+        ``known`` are types of the results that the model tells.
+        """
         given = [None if item is None else self._own(item) for item in inputs]
         while given and given[-1] is None:
             given.pop()
@@ -124,7 +129,7 @@ class Writer(Builder):
                 return (self.const(constant),)
         self._check_agreement(op_type, given, version)
         node = self._node(op_type, given, outputs, attributes)
-        types = self._inferred(node, given, version)
+        types = _better(self._inferred(node, given, version), known)
         folded = self._folded(node, given, types)
         if folded is not None:
             return (folded,)
@@ -290,6 +295,21 @@ class Writer(Builder):
                     value = self.declared(value, known)
             found.append(value)
         return tuple(found)
+
+
+def _better(
+    types: Sequence[TensorType | None], known: Sequence[TensorType | None]
+) -> tuple[TensorType | None, ...]:
+    """The inferred types, with those that the model tells where these say more."""
+
+    def one(a: TensorType | None, b: TensorType | None) -> TensorType | None:
+        if a is None or b is None or a.dtype != b.dtype:
+            return a or b
+        return (
+            b if a.shape is None or (b.shape is not None and a.shape.count(None) > b.shape.count(None)) else a
+        )
+
+    return tuple(one(a, b) for a, b in zip_longest(types, known[: len(types)]))
 
 
 def _is_open(known: TensorType) -> list[bool]:

@@ -50,6 +50,8 @@ class Site:
     where: Where = field(default_factory=Where)
     #: Which of the node's outputs are used; empty: all that have a name.
     wanted: tuple[bool, ...] = ()
+    #: Types of the node's outputs, by position, where the node is one of ONNX itself; empty: unknown.
+    outputs: tuple[TensorType | None, ...] = ()
 
     def type_of(self, index: int) -> TensorType | None:
         return self.inputs[index] if index < len(self.inputs) else None

@@ -72,8 +72,16 @@ class Example:
         return {
             item.name: (int(item.tensor.min()), int(item.tensor.max()))
             for item in self.inputs
-            if item.tensor.numel() and item.tensor.dtype in _INTEGERS
+            if item.tensor.dtype in _INTEGERS
+            and item.tensor.numel()
+            and bool(item.tensor.min() < item.tensor.max())
         }
+
+    @property
+    def called(self) -> torch.nn.Module:
+        """The model as the example calls it: a number or a flag among the arguments is fixed in the file."""
+        leaves = tree_leaves((self.args, self.kwargs))
+        return self.model if all(isinstance(leaf, torch.Tensor) for leaf in leaves) else self.flat()
 
     def flat(self) -> torch.nn.Module:
         """The model as a function of its tensors in order, for an exporter that takes nothing else."""
@@ -108,7 +116,7 @@ class Example:
             for axis, name in item.open.items():
                 if axis < len(dims) and dims[axis].HasField("dim_value"):
                     raise ExportError(
-                        f"size {axis} of '{item.name}' was to be open, and the model fixes it to {dims[axis].dim_value}",
+                        f"size {axis} of '{item.name}' was to be open, the model fixes it to {dims[axis].dim_value}",
                         remedy="leave it out of dynamic_shapes, or mend the line that fixes it",
                     )
                 if axis < len(dims):

@@ -63,9 +63,9 @@ def export(
     """
     from rewriter.pipeline import rewrite
 
-    if options.get("verify", True):
-        options["against"] = model if against is None else against
     example = Example(model, args, kwargs or {}, dynamic_shapes, input_names)
+    if options.get("verify", True):
+        options["against"] = example.called if against is None else against
     names = {"input_names": input_names, "output_names": output_names}
     refusals: list[tuple[str, Exception]] = []
     with _evaluating(model), scratch_folder() as folder:

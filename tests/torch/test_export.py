@@ -82,3 +82,50 @@ def test_what_no_exporter_takes_is_said_with_the_operator(tmp_path: Path) -> Non
         rewriter.torch.export(Of(torch.linalg.eigvals), (rows(3, 3),), tmp_path / "out.onnx")
     assert caught.value.remedy
     assert not (tmp_path / "out.onnx").exists()
+
+
+class Keyword(torch.nn.Module):
+    """A model as those of transformers: keyword arguments, a range for a size, results in a dict."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.places = torch.nn.Embedding(16, 4)
+        self.tokens = torch.nn.Embedding(50, 4)
+        self.norm = torch.nn.LayerNorm(4)
+
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor | None = None, scale: float = 1.0
+    ) -> dict[str, torch.Tensor]:
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        if mask is not None:
+            x = x * mask[..., None]
+        return {"last": self.norm(x) * scale}
+
+
+@pytest.mark.parametrize("opset", [13, 18])
+def test_keywords_named_sizes_and_an_older_opset(tmp_path: Path, opset: int) -> None:
+    torch.manual_seed(0)
+    net = Keyword().eval()
+    ids = torch.randint(0, 50, (1, 5))
+    report = rewriter.torch.export(
+        net,
+        (ids,),
+        tmp_path / "out.onnx",
+        kwargs={"mask": torch.ones(1, 5), "scale": 0.5},
+        dynamic_shapes={
+            "ids": {0: "batch", 1: torch.export.Dim("length")},
+            "mask": {0: "batch", 1: "length"},
+        },
+        opset=opset,
+    )
+    assert report.outcome == "verified"
+    model = onnx.load(tmp_path / "out.onnx")
+    assert model.opset_import[0].version == opset
+    shapes = [[d.dim_param for d in v.type.tensor_type.shape.dim] for v in model.graph.input]
+    assert shapes == [["batch", "length"]] * 2
+    session = onnxruntime.InferenceSession(str(tmp_path / "out.onnx"))
+    other, mask = torch.randint(0, 50, (3, 7)), torch.rand(3, 7)
+    found = session.run(None, {"ids": other.numpy(), "mask": mask.numpy()})[0]
+    with torch.no_grad():
+        expected = net(other, mask, 0.5)["last"].numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)

@@ -29,7 +29,11 @@ def shape(g: Writer, call: Call) -> Value:
 
 @form("Reshape")
 def reshape(g: Writer, call: Call) -> Value | None:
-    """allowzero=1: a 0 among the sizes means a size of 0."""
+    """allowzero=1: a 0 among the sizes means a size of 0.
+
+    A computed size that has a name in the model is not 0 as a rule.  Where it is, an older Reshape takes the input's
+    size at that place, which is the empty axis, or fails.
+    """
     if not call.get("allowzero", 0):
         if call.has("shape"):
             return g.one("Reshape", call.x, g.ints(call.get("shape")))
@@ -38,7 +42,7 @@ def reshape(g: Writer, call: Call) -> Value | None:
     assert sizes is not None
     known = call.types[0]
     if (sizes.constant is not None and (sizes.constant != 0).all()) or (
-        sizes.constant is None and known is not None and known.is_static and all(known.shape or ())
+        sizes.constant is None and known is not None and known.shape is not None and all(known.shape)
     ):
         return g.one("Reshape", x, sizes)
     zero = numpy_helper.from_array(np.zeros(1, helper.tensor_dtype_to_np_dtype(x.dtype)))
