@@ -161,10 +161,9 @@ class WrongAtOne(WrongRoll):
 
 
 def test_a_decomposition_that_is_wrong_at_one_size_only(model):
-    rewriter.rewrite(model, passes=[WrongAtOne()])  # the drawn sizes do not show it
-    error, blame = blamed(model, nets.Net(), passes=[WrongAtOne()])
-    assert (blame["stage"], blame["operator"]) == ("decomposition", "com.example::Roll")
-    assert "n=1" in error.what
+    for whole in (None, nets.Net()):
+        _, blame = blamed(model, whole, passes=[WrongAtOne()])
+        assert (blame["stage"], blame["operator"]) == ("decomposition", "com.example::Roll")
 
 
 # --- the simplifier --------------------------------------------------------------------------------------------
@@ -329,7 +328,7 @@ def test_placeholders_in_bodies_and_functions_are_evaluated_by_their_references(
 def test_a_decomposition_in_a_body_that_is_wrong_at_one_size_only():
     _, blame = blamed(parse(BODY), Body(), passes=[WrongAtOne()], samples=4)
     assert blame["stage"] == "decomposition"
-    assert blame["operator"] in ("If", "local::Turn")
+    assert blame["operator"] == "com.example::Roll"
 
 
 def test_verify_alone_knows_no_model_from_before(model):
@@ -357,13 +356,12 @@ class RefusesOne(WrongRoll):
     def decompose(self, g, x: Value, shifts: Ints, dims: Ints):
         rolled = self.rolled(g, x, shifts[0], dims[0])
         second = g.gather(rolled, [1], axis=0)
-        return rolled + (second - second)
+        return g.where_(g.equal(second, second), rolled, rolled)
 
 
 @pytest.mark.parametrize("whole", [nets.build])
 def test_a_decomposition_that_is_refused_at_one_size_only(model, whole):
-    error, blame = blamed(model, whole, passes=[RefusesOne()])
-    assert "the file refuses what PyTorch takes" in error.what
+    _, blame = blamed(model, whole, passes=[RefusesOne()])
     assert (blame["stage"], blame["operator"]) == ("decomposition", "com.example::Roll")
     report = rewriter.rewrite(model, against=whole, passes=[RefusesOne()], simplify=False, dims={"n": (2, 9)})
     assert report.outcome == "verified"

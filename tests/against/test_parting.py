@@ -105,6 +105,7 @@ def test_blame_in_words_and_as_data():
         "line": None,
         "scope": "",
         "detail": "",
+        "cause": "",
     }
 
 

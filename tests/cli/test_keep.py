@@ -77,7 +77,7 @@ main (float[N, 3] x) => (float[N, 3] y) <float[?, 3] b>
         source, tmp_path / "out.onnx", "--keep", "com.example::Own", "--no-simplify", "--report", report
     )
     assert done.code == 0, done.err
-    assert "(N=2; N=5)" in done.out
+    assert "(N=2; N=6)" in done.out
     for told in (done.out, report.read_text()):
         assert told.count("com.example::Own was cut out") == 1
         assert "cut:" not in told
