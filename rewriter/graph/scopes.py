@@ -140,12 +140,15 @@ def opset_versions(imports: Sequence[OperatorSetIdProto]) -> dict[str, int]:
 
 
 def graphs_of(node: NodeProto) -> Iterator[tuple[AttributeProto, int, GraphProto]]:
-    """The bodies of ``node``: attribute, position in it, graph."""
+    """The bodies of ``node``: attribute, position in it, graph.
+
+    An attribute that refers to one of the function's holds none.
+    """
     for attribute in node.attribute:
         kind = attribute.type
-        if kind == _GRAPH:
+        if kind == _GRAPH and not attribute.ref_attr_name:
             yield attribute, 0, attribute.g
-        elif kind == _GRAPHS:
+        elif kind == _GRAPHS and not attribute.ref_attr_name:
             for position, graph in enumerate(attribute.graphs):
                 yield attribute, position, graph
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -65,15 +66,16 @@ def make(seed: int, *, verify: float = 0.1, simplify: float = 0.01) -> tuple[byt
 def run(
     seeds: Iterator[int], until: float, report: Callable[[int, Outcome], None], **chances: float
 ) -> Tally:
-    """Try seeds until the time ``until`` (of ``time.monotonic``) or their end."""
+    """Try seeds until the time ``until`` (of ``time.monotonic``), their end, or an interrupt."""
     _preload(verify=chances.get("verify", 0.1) > 0)
     tally = Tally()
-    for seed in seeds:
-        if time.monotonic() > until:
-            break
-        outcome = attempt(lambda path, tell, seed=seed: _one(path, tell, seed, chances))
-        if tally.add(seed, outcome):
-            report(seed, outcome)
+    with contextlib.suppress(KeyboardInterrupt):
+        for seed in seeds:
+            if time.monotonic() > until:
+                break
+            outcome = attempt(lambda path, tell, seed=seed: _one(path, tell, seed, chances))
+            if tally.add(seed, outcome):
+                report(seed, outcome)
     return tally
 
 

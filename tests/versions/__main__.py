@@ -100,15 +100,8 @@ def wanted(row: Row) -> list[str]:
         name = re.split(r"[<>=!~ ]", requirement, maxsplit=1)[0]
         lowest = re.search(r">=([0-9.]+)", requirement)
         varies = name in LIBRARIES or name == "torch"
-        made.append(
-            f"{name}~={_three(lowest[1])}" if varies and lowest and row.age == "oldest" else requirement
-        )
+        made.append(f"{name}=={lowest[1]}" if varies and lowest and row.age == "oldest" else requirement)
     return [*made, *TOOLS]
-
-
-def _three(version: str) -> str:
-    """``1.23`` as ``1.23.0``, so that ``~=`` takes the repairs of that release and no other release."""
-    return ".".join([*version.split("."), "0", "0"][:3])
 
 
 def tried(row: Row, interpreter: str) -> tuple[str, ...]:
