@@ -23,7 +23,7 @@ def lgamma(g: Builder, x: Value) -> Value:
     """
     a = g.abs(x)
     result = lgamma_of_positive(g, a)
-    offset = _from_integer(g, a)
+    offset = offset_from_integer(g, a)
     is_below = g.less(x, 0.0)
     is_pole = g.equal(offset, 0.0)
     height = g.abs(g.sin(g.where_(is_pole, 0.5, offset) * math.pi))
@@ -53,7 +53,7 @@ def digamma(g: Builder, x: Value) -> Value:
     tail = g.log(far) + (inverse * 0.5 + square * series(tables.DIGAMMA_FAR, square))
     following = g.where_(is_near, near, tail)
     is_below = g.less(x, 0.0)
-    offset = _from_integer(g, a)
+    offset = offset_from_integer(g, a)
     is_pole = g.equal(offset, 0.0)
     angle = g.where_(is_pole, 0.5, offset) * math.pi
     reflected = following + g.cos(angle) / g.sin(angle) * math.pi
@@ -61,7 +61,7 @@ def digamma(g: Builder, x: Value) -> Value:
     return g.where_(is_below, g.where_(is_pole, math.nan, reflected), above)
 
 
-def _from_integer(g: Builder, a: Value) -> Value:
+def offset_from_integer(g: Builder, a: Value) -> Value:
     """``a`` less the nearest integer; 0 where it is infinite."""
     # From here on every number is an integer.
     whole = 2.0**23 if a.dtype == TensorProto.FLOAT else 2.0**52

@@ -6,6 +6,8 @@ from __future__ import annotations
 NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (
     ("signbit", "its results are boolean"),
     ("floor_divide", "PyTorch has no derivative of it"),
+    ("nextafter", "a step has no derivative"),
+    ("heaviside", "PyTorch has no derivative of it"),
     ("left_shift", "its results are integers"),
     ("right_shift", "its results are integers"),
     ("gcd", "its results are integers"),

@@ -17,6 +17,13 @@ ROWS: tuple[Row, ...] = (
     Row("right_shift", ("bitwise_right_shift",)),
     Row("gcd", ("gcd",)),
     Row("lcm", ("lcm",)),
+    Row("cdist", ("cdist",)),
+    Row("pdist", ("nn.functional.pdist",)),
+    Row("frexp", ("frexp",)),
+    Row("nextafter", ("nextafter",)),
+    Row("heaviside", ("heaviside",)),
+    Row("angle", ("angle",)),
+    Row("nansum", ("nansum",)),
     Row("xlogy", ("xlogy",)),
 )
 

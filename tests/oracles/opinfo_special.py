@@ -37,6 +37,19 @@ ROWS: tuple[Row, ...] = (
     Row("hermite_polynomial_he", ("special.hermite_polynomial_he",)),
     Row("laguerre_polynomial_l", ("special.laguerre_polynomial_l",)),
     Row("legendre_polynomial_p", ("special.legendre_polynomial_p",)),
+    Row("zeta", ("special.zeta",)),
+    Row(
+        "polygamma",
+        (
+            "polygamma.polygamma_n_0",
+            "polygamma.polygamma_n_1",
+            "polygamma.polygamma_n_2",
+            "polygamma.polygamma_n_3",
+            "polygamma.polygamma_n_4",
+            "special.polygamma.special_polygamma_n_0",
+        ),
+        adapt=lambda sample: {"n": sample.args[0], "x": sample.input},
+    ),
     Row("ndtri", ("special.ndtri",)),
 )
 
