@@ -217,7 +217,7 @@ def _power_of_two(g: Builder, exponent: Value, dtype: int) -> Value:
     """2ⁿ of an int64 ``exponent``, exactly; subnormal ones in two factors, since Exp would lose them."""
     half = g.op("Div", exponent, g.ints(2))
     two = g.const(2.0, dtype)
-    return g.op("Pow", two, g.cast(half, dtype)) * g.op("Pow", two, g.cast(exponent - half, dtype))
+    return g.pow(two, g.cast(half, dtype)) * g.pow(two, g.cast(exponent - half, dtype))
 
 
 def _parts(g: Builder, x: Value) -> tuple[Value, Value]:

@@ -40,7 +40,7 @@ _MOST_DERIVATIVES = 30
 class Zeta(Placeholder):
     """Hurwitz's ζ(x, q) = Σ (q + k)^−x; the meaning of `torch.special.zeta`.
 
-    NaN where x < 1, and where q < 0 and x is not an integer; infinite at x = 1 and at the q that are 0 or integers below.
+    NaN where x < 1, and where q < 0 and x is not an integer; infinite at x = 1, and where q is 0 or an integer below.
     """
 
     matches = ("Zeta", "aten::special_zeta")
