@@ -1,0 +1,1 @@
+"""Order along an axis: sorting, running extremes, ranks, searches, distinct values and counts."""

@@ -1,0 +1,12 @@
+"""What has no gradient among the passes of passes/order/; see the package's docstring."""
+
+from __future__ import annotations
+
+#: Pass and reason.
+NOT_DIFFERENTIABLE: tuple[tuple[str, str], ...] = (
+    ("searchsorted", "the result is indices"),
+    ("bucketize", "the result is indices"),
+)
+
+#: Pass, a part of the case's text, and why the gradient fails there.
+KINKS: tuple[tuple[str, str, str], ...] = ()
