@@ -16,6 +16,8 @@ ROWS: tuple[Row, ...] = (
     Row("nanmedian", ("nanmedian",)),
     Row("kthvalue", ("kthvalue",)),
     Row("mode", ("mode",)),
+    Row("prod", ("prod",)),
+    Row("masked_select", ("masked_select",)),
 )
 
 UNRUN: tuple[Unrun, ...] = ()

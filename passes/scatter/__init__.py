@@ -1,0 +1,1 @@
+"""Values written into a tensor: onto a diagonal, or where strides say."""
