@@ -9,7 +9,7 @@ from onnx import TensorProto
 from rewriter.types import dtype_name
 
 #: The element type of ONNX by PyTorch's number.
-DTYPES = {
+DTYPES: dict[int, int] = {
     0: TensorProto.UINT8,
     1: TensorProto.INT8,
     2: TensorProto.INT16,

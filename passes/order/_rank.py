@@ -19,7 +19,7 @@ from rewriter.placeholder import Case, Placeholder, f32
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from rewriter.placeholder import Builder, Value
 
@@ -30,12 +30,14 @@ class RankedElement(Placeholder):
     """One element of each row of the sorted tensor; a subclass says which place it has there."""
 
     outputs = ("values", "indices")
-    auxiliary: ClassVar[Sequence[str]] = ("indices",)
+    auxiliary = ("indices",)
     aliases: ClassVar[Mapping[str, str]] = {"axis": "dim"}
     dtypes = SORTED[:-1]
     tolerances = EXACT
 
-    def compare(self, actual: tuple[Any, ...], expected: tuple[Any, ...], arguments: Any) -> str | None:
+    def compare(  # type: ignore[override]  # the third parameter is documented
+        self, actual: tuple[Any, ...], expected: tuple[Any, ...], arguments: Mapping[str, Any]
+    ) -> str | None:
         """The index may be that of any equal element."""
         dim = arguments.get("dim", self.signature["dim"].absent())
         return picked_alike(actual, expected, arguments["x"], dim, arguments.get("keepdim") or False)

@@ -22,7 +22,7 @@ EXACT = dict.fromkeys(SORTED, (0.0, 0.0))
 
 FLOATING = (TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.FLOAT, TensorProto.DOUBLE)
 #: Element types that every runtime orders and compares, and the narrowest of them for each other type.
-_KEYS = {
+_KEYS: dict[int, int] = {
     TensorProto.FLOAT16: TensorProto.FLOAT,
     TensorProto.BFLOAT16: TensorProto.FLOAT,
     TensorProto.BOOL: TensorProto.INT32,
