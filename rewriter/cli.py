@@ -91,6 +91,14 @@ _FOLDERS = re.compile(r"[^=,]*[/\\]")
     help="Bring the model to this version of ONNX's own operators: what it lacks is written in forms that it has.",
 )
 @click.option(
+    "--target",
+    "targets",
+    multiple=True,
+    metavar="NAME[==VERSION]",
+    help="The runtime that must run OUT: onnxruntime==1.15, tract, tensorrt==8.6, or a profile ./jetson.toml; several, "
+    "or a list, mean what all of them have. With --check: whether they have what IN needs.",
+)
+@click.option(
     "--ir-version",
     type=click.IntRange(min=1),
     metavar="N",
@@ -300,8 +308,9 @@ def _declaration(options: dict[str, Any]) -> int:
     _check_reports(options["report"], options["source"])
     try:
         if options["check"]:
-            found = requirements(options["source"], library=merged(options["library"], "--library"))
-            good, data, lines = found.runs, found.to_dict(), found.lines(verbose=options["verbose"])
+            libraries = merged(options["library"], "--library")
+            found = requirements(options["source"], library=libraries, target=options["targets"])
+            good, data, lines = found.good, found.to_dict(), found.lines(verbose=options["verbose"])
         else:
             told = explain(options["source"])
             good, data, lines = told.fits, told.to_dict(), told.lines()
@@ -331,6 +340,7 @@ def _inspect(options: dict[str, Any]) -> int:
             bind=options["bind"],
             keep=options["keep"],
             opset=options["opset"],
+            target=options["targets"],
             ir_version=options["ir_version"],
             expand=options["expand"] or (),
             no_expand=options["no_expand"] or (),
@@ -374,6 +384,7 @@ def _rewrite(options: dict[str, Any]) -> int:
                 derived=not options["no_derived"],
                 as_function=options["as_function"],
                 opset=options["opset"],
+                target=options["targets"],
                 ir_version=options["ir_version"],
                 expand=options["expand"] or (),
                 no_expand=options["no_expand"] or (),

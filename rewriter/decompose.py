@@ -170,7 +170,7 @@ class _Run:
         sites: dict[tuple[Scope, int], Found | Call] = {
             **{(item.scope, item.index): item for item in frame.root.placeholders},
             **calls,
-            **{(item.scope, item.index): item for item in _lacking(frame)},
+            **{(item.scope, item.index): item for item in _lacking(frames, frame)},
         }
         order = {scope: position for position, scope in enumerate(frame.root.scope.walk())}
         if frame.root.placeholders:
@@ -385,14 +385,14 @@ class _Run:
         remove_imports(self.model, gone)
 
 
-def _lacking(frame: Frame) -> list[Found]:
+def _lacking(frames: Frames, frame: Frame) -> list[Found]:
     """The standard nodes of ``frame`` that the target lacks, now that types are known."""
     found: list[Found] = []
     for scope, suspects in frame.root.suspects.items():
-        dtype_of = frame.dtypes(scope)
+        dtype_of, known = frame.dtypes(scope), frames.known(frame, scope)
         for index, node, match in suspects:
             resolved = node if frame.is_main else frame.resolved(node)
-            if not match.placeholder.stays(resolved, dtype_of):
+            if not match.placeholder.stays(resolved, dtype_of, known):
                 wanted = tuple(bool(name) for name in node.output)
                 found.append(Found(scope, index, node, match, wanted=wanted, standard=True))
     return found

@@ -23,7 +23,7 @@ SECTIONS: Final = {
         "as_function",
         "strict",
     ),
-    "What it is brought to": ("opset", "ir_version", "expand", "no_expand"),
+    "What it is brought to": ("opset", "targets", "ir_version", "expand", "no_expand"),
     "What else changes": ("no_simplify", "simplify_timeout", "simplify_memory", "strip_debug"),
     "What it is verified with": (
         "no_verify",

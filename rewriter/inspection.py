@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest, stamp
+from rewriter.declare.targets import require
 from rewriter.decompose import decompose
 from rewriter.derive import extend
 from rewriter.errors import LeftoverPlaceholderError, TargetError
@@ -13,7 +14,7 @@ from rewriter.graph.advice import Advice, advice
 from rewriter.graph.kept import texts, unmatched_keep
 from rewriter.graph.leftover import meant
 from rewriter.graph.survey import Keep, survey, unmatched_rules
-from rewriter.lower import Target, at_target
+from rewriter.lower import Target, at_target, settled
 from rewriter.lower.ir import settle
 from rewriter.placeholder.registry import Selection
 from rewriter.report import Declared, Replaced, as_text, to_json
@@ -71,6 +72,9 @@ class Inspection:
     #: What would stand for nodes that this opset lacks, and why some have no form there.
     lowered: list[Replaced] = field(default_factory=list)
     refused: tuple[str, ...] = ()
+    #: The runtimes that were named, and what was taken for them or is not known of them.
+    targets: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def unmatched(self) -> list[Sighting]:
@@ -102,6 +106,8 @@ class Inspection:
             "unmatched_passes": list(self.unmatched_passes),
             "unmatched_rules": list(self.unmatched_rules),
             "unmatched_keep": list(self.unmatched_keep),
+            "targets": list(self.targets),
+            "notes": list(self.notes),
             "opset": self.opset,
             "lowered": [
                 {"operator": r.operator, "into": list(r.into), "scope": r.where.scope, "node": r.where.node}
@@ -139,7 +145,10 @@ class Inspection:
             lines += [(label, f"    {_place(member.where)}") for member in shown]
             if len(members) > len(shown):
                 lines.append((label, f"    … and {len(members) - len(shown)} more (-v shows all)"))
+        if self.targets:
+            lines.append(("target", ", ".join(self.targets)))
         lines += self._at_target(verbose)
+        lines += [("note", note) for note in self.notes]
         lines += [
             ("runtime's", f"{d.count} × {d.operator}: it stays, and needs a runtime that has it")
             for d in self.runtime_operators
@@ -190,13 +199,14 @@ def inspect(
     ir_version: int | None = None,
     expand: str | Iterable[str] = (),
     no_expand: str | Iterable[str] = (),
+    target: str | Iterable[str] = (),
 ) -> Inspection:
     """The placeholders of ``source``, and which of ``passes`` would take each; nothing is changed or written.
 
     The arguments are those of :func:`rewriter.rewrite`.  With ``opset`` or ``expand`` it also says which of ONNX's own
     operators would be replaced, and which have no form there.
     """
-    aim = Target.parse(opset, ir_version, expand, no_expand)
+    aim = Target.parse(opset, ir_version, expand, no_expand, target)
     selection = extend(Selection.load(passes, bind))
     with open_source(source) as file:
         stamped = manifest.read(file.model)
@@ -223,18 +233,27 @@ def _aimed(
 ) -> Inspection:
     """``inspection``, and what bringing the model to ``aim`` would do: it is done, and thrown away."""
     own = inspection.opset_imports.get("", inspection.opset_imports.get("ai.onnx", 0))
+    aim, notes = settled(aim, file.model), list(aim.aim.notes)
     found: list[Replaced] = []
     refused: tuple[str, ...] = ()
     try:
         regions = decompose(file, at_target(selection, aim, own), keep).regions
         settle(file.model, aim)
+        notes += require(file, file.model, aim)
         found = [Replaced.of(region) for region in regions if region.placeholder.is_standard]
     except TargetError as error:
         where = "" if error.where is None else f"{error.where}: "
         refused = (f"{where}{error.what}", *error.details)
     except LeftoverPlaceholderError:
         refused = ("operators that no pass takes come first: see above",)
-    return replace(inspection, opset=aim.opset or own, lowered=found, refused=refused)
+    return replace(
+        inspection,
+        opset=aim.opset or own,
+        lowered=found,
+        refused=refused,
+        targets=aim.aim.names,
+        notes=notes,
+    )
 
 
 def keeping(keep: Keep, earlier: Manifest | None) -> Keep:

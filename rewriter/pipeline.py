@@ -7,11 +7,13 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rewriter import manifest as manifests
 from rewriter import stamp
+from rewriter.declare.targets import lacks, require
 from rewriter.decompose import decompose
 from rewriter.derive import extend
 from rewriter.digest import digest
@@ -30,12 +32,12 @@ from rewriter.graph.survey import Keep
 from rewriter.inputs.early import check_asked
 from rewriter.inspection import keeping
 from rewriter.libraries import Libraries
-from rewriter.lower import Target, at_target
+from rewriter.lower import Target, at_target, settled
 from rewriter.lower.ir import settle
 from rewriter.placeholder.registry import Selection
+from rewriter.profiles.names import parse as parse_runtimes
 from rewriter.progress import Progress, Quiet
 from rewriter.report import Failure, Replaced, Report, Simplified, Written, limits_of_functions
-from rewriter.runtimes.names import parse as parse_runtimes
 from rewriter.simplify import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING
 from rewriter.source import Source, folders_of, name_of, open_source
 from rewriter.storage.destination import Destination
@@ -60,7 +62,7 @@ PathLike = str | os.PathLike[str]
 
 def rewrite(
     source: Source,
-    target: PathLike | None = None,
+    output: PathLike | None = None,
     *,
     passes: str | Iterable[str | type[Placeholder] | Placeholder] = "auto",
     bind: str | Iterable[str] | None = None,
@@ -74,6 +76,7 @@ def rewrite(
     ir_version: int | None = None,
     expand: str | Iterable[str] = (),
     no_expand: str | Iterable[str] = (),
+    target: str | Iterable[str] = (),
     simplify: bool = True,
     simplify_timeout: float = DEFAULT_TIMEOUT,
     simplify_memory: int = DEFAULT_MEMORY,
@@ -98,10 +101,10 @@ def rewrite(
     details: bool = False,
     progress: Progress | None = None,
 ) -> Report:
-    """Replace every placeholder of ``source`` by standard ONNX, prove the result, and write it to ``target``.
+    """Replace every placeholder of ``source`` by standard ONNX, prove the result, and write it to ``output``.
 
     ``source`` is a path, a ``ModelProto``, or what ``torch.onnx.export(dynamo=True)`` returns; it is never changed.
-    Without ``target`` the model is ``report.model``.  ``target`` may be the source's own path; it is either left as it
+    Without ``output`` the model is ``report.model``.  ``output`` may be the source's own path; it is either left as it
     was or replaced whole.
 
     ``passes``: ``"auto"``, or names, Python files, import paths and passes, as a list or separated by commas.
@@ -113,7 +116,9 @@ def rewrite(
     each placeholder stays, as a call to a model-local function of its name that holds the decomposition.
     ``opset``: the version of ONNX's own operators that is delivered, 11 to the newest (7 to 10 where nodes stay as they
     are): a node that has no such form there is replaced as a placeholder is.  ``ir_version``: that of the file.
-    ``expand``: operators of ONNX itself to replace wherever they stand; ``no_expand``: those that stay.
+    ``target``: the runtimes that must run the file, by name and version (``"onnxruntime==1.15,tract"``) or as TOML
+    files; they decide on opset, IR version and operators.  ``expand``: operators of ONNX itself to replace wherever
+    they stand; ``no_expand``: those that stay.
     ``simplify_timeout`` is in seconds, ``simplify_memory`` in bytes.  ``inputs``: arrays by name or a ``.npz`` file to
     verify with instead of ``samples`` drawn ones; ``input_ranges`` and ``dims`` say what to draw.  ``atol``, ``rtol``:
     floating-point numbers may be off by ``atol + rtol·|b|``, instead of what their dtype allows.  ``compare``: outputs
@@ -141,7 +146,7 @@ def rewrite(
     Raises a subclass of :class:`~rewriter.RewriteError` where nothing was delivered; its ``report`` tells how far the
     run got.
     """
-    report = Report(name_of(source), None if target is None else Path(target).name)
+    report = Report(name_of(source), None if output is None else Path(output).name)
     passes = passes if isinstance(passes, str) else list(passes)
     rules = [bind] if isinstance(bind, str) else list(bind or ())
     opened = ExitStack()
@@ -157,7 +162,7 @@ def rewrite(
                 remedy="leave out either",
             )
         elsewhere = parse_runtimes(runtimes)
-        aim = Target.parse(opset, ir_version, expand, no_expand)
+        aim = Target.parse(opset, ir_version, expand, no_expand, target)
         if not verify:
             check_verified(
                 {
@@ -224,14 +229,14 @@ def rewrite(
             here=here or "",
             aim=aim,
         )
-        if target is not None:
-            Destination(Path(target))  # what cannot be written is said before any work is done
+        if output is not None:
+            Destination(Path(output))  # what cannot be written is said before any work is done
         with run.watch.stage("load"):
             file = opened.enter_context(open_source(source))
-        run.run(file, None if target is None else Path(target))
+        run.run(file, None if output is None else Path(output))
     except RewriteError as error:
         report.outcome = "failed"
-        report.failure = Failure.of(error, folders_of(source, target, against))
+        report.failure = Failure.of(error, folders_of(source, output, against))
         if report.details is not None:
             report.details.failed(error)
         error.report = report
@@ -297,7 +302,7 @@ class _Run:
                 portable=self.portable,
                 as_function=self.as_function,
             )
-        self._bring(file.model, decomposed, opset)
+        self._bring(file, decomposed, opset)
         if self.report.details is not None:
             self.report.details.rewritten(file.model, decomposed.regions)
         self._record(file.model, decomposed)
@@ -354,17 +359,22 @@ class _Run:
         opset = next((item.version for item in model.opset_import if not normal_domain(item.domain)), None)
         if self.aim is None or opset is None:
             return self.selection, opset
+        self.aim = settled(self.aim, model)
+        self.report.targets = self.aim.aim.names
+        self.report.warnings += self.aim.aim.notes
         return at_target(self.selection, self.aim, opset), opset
 
-    def _bring(self, model: ModelProto, decomposed: Decomposed, opset: int | None) -> None:
+    def _bring(self, file: ModelFile, decomposed: Decomposed, opset: int | None) -> None:
         """Settle the IR version, and note what was brought to where."""
         if self.aim is None:
             return
-        before = settle(model, self.aim)
+        before = settle(file.model, self.aim)
         if before is not None:
             decomposed.ir_version_before, decomposed.changed = before, True
         if self.aim.opset is not None and self.aim.opset != opset:
             self.report.opset_before = opset
+        lacking = require(file, file.model, self.aim)
+        self.report.warnings += lacking
 
     def _record(self, model: ModelProto, decomposed: Decomposed) -> None:
         """What decomposing did, into the report; UnmatchedError where that is less than was asked for."""
@@ -439,6 +449,7 @@ class _Run:
                 memory=self.simplify_memory,
                 equal=side.equal,
                 progress=stage.note,
+                lacks=None if self.aim is None else partial(lacks, file, self.aim),
             )
         self.report.versions["onnxsim"] = importlib.metadata.version("onnxsim")
         self.report.simplification = Simplified(

@@ -163,6 +163,8 @@ class Report:
     ir_version: int = 0
     #: What the IR version was before functions needed a newer one.
     ir_version_before: int | None = None
+    #: The runtimes that the file must run on.
+    targets: list[str] = field(default_factory=list)
     #: The opset that the model had, where it was brought to another.
     opset_before: int | None = None
     verification: dict[str, Any] | None = None
@@ -220,6 +222,7 @@ class Report:
             "opset_imports": dict(self.opset_imports),
             "ir_version": self.ir_version,
             "ir_version_before": self.ir_version_before,
+            "targets": list(self.targets),
             "opset_before": self.opset_before,
             "verification": self.verification,
             "warnings": list(self.warnings),
@@ -270,6 +273,8 @@ class Report:
                 domains += f" (ai.onnx was {self.opset_before})"
             why = ": functions need it" if any(r.function is not None for r in self.replaced) else ""
             raised = "" if self.ir_version_before is None else f" (was {self.ir_version_before}{why})"
+            if self.targets:
+                lines.append(("target", f"{', '.join(self.targets)}"))
             lines.append(("needs", f"opset {domains}; IR version {self.ir_version}{raised}"))
         if self.outcome == "unverified" and self.verification is None:
             lines.append(("unverified", "not compared with PyTorch, as asked"))

@@ -13,11 +13,9 @@ from rewriter.graph.scopes import called_function, function_key, function_scope,
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from onnx import ModelProto, NodeProto
 
-    from rewriter.graph.scopes import FunctionKey
+    from rewriter.graph.scopes import FunctionKey, Scope
     from rewriter.storage import ModelFile
 
 #: Domain, name, and the version that the scope imports.
@@ -28,8 +26,8 @@ Operator = tuple[str, str, int]
 class Contents:
     """The operators of a model, bodies and functions included, and what else a runtime may refuse."""
 
-    #: ONNX's own, with the nodes.
-    standard: dict[Operator, list[NodeProto]] = field(default_factory=dict)
+    #: ONNX's own, with the nodes and where they stand.
+    standard: dict[Operator, list[tuple[NodeProto, Scope]]] = field(default_factory=dict)
     #: Operators of runtimes' own domains, and those that nobody is known to have.
     owned: Counter[Operator] = field(default_factory=Counter)
     custom: Counter[Operator] = field(default_factory=Counter)
@@ -53,11 +51,12 @@ def contents_of(file: ModelFile, model: ModelProto | None = None) -> Contents:
     for root in (main_scope(model), *map(function_scope, model.functions)):
         for scope in root.walk():
             for node in scope.graph.node:
-                _add(found, node, scope.opsets, functions)
+                _add(found, node, scope, functions)
     shapes = [TensorType.from_proto(output.type) for output in model.graph.output]
     holds = {
         "overloads of functions": any(overload for _, _, overload in functions),
         "imports of other domains": not all(is_standard_domain(item.domain) for item in model.opset_import),
+        "sparse tensors": bool(model.graph.sparse_initializer),
         "outputs without a shape": any(known is None or known.shape is None for known in shapes),
         "external data": any(
             tensor.data_location == TensorProto.EXTERNAL and not file.is_withheld(tensor)
@@ -68,16 +67,16 @@ def contents_of(file: ModelFile, model: ModelProto | None = None) -> Contents:
     return found
 
 
-def _add(found: Contents, node: NodeProto, opsets: Mapping[str, int], functions: set[FunctionKey]) -> None:
+def _add(found: Contents, node: NodeProto, scope: Scope, functions: set[FunctionKey]) -> None:
     domain = normal_domain(node.domain)
     if node.domain != domain:
         found.features.add("ai.onnx written on a node")
     key = called_function(node)
-    operator = (domain, node.op_type, opsets.get(domain, 1))
+    operator = (domain, node.op_type, scope.opsets.get(domain, 1))
     if key in functions:
         found.functions[key] += 1
     elif is_standard_domain(domain) and is_standard_operator(node.op_type, operator[2], domain):
-        found.standard.setdefault(operator, []).append(node)
+        found.standard.setdefault(operator, []).append((node, scope))
     elif runtime_of(domain) is not None:
         found.owned[operator] += 1
     else:

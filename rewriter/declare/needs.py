@@ -10,10 +10,11 @@ from rewriter import manifest as manifests
 from rewriter.declare import here
 from rewriter.declare.contents import Contents, contents_of
 from rewriter.declare.libraries import Needed, needed
-from rewriter.declare.runtimes import Judged, judge, table
+from rewriter.declare.runtimes import Judged, judge, judge_one
 from rewriter.domains import is_standard_domain, normal_domain, runtime_of
 from rewriter.errors import UsageError
 from rewriter.libraries import Libraries
+from rewriter.profiles import table, wanted
 from rewriter.report import as_text, function_name, to_json
 from rewriter.source import Source, name_of, open_source
 from rewriter.verdict import stamp_text
@@ -21,7 +22,7 @@ from rewriter.version import VERSION
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from rewriter.manifest import Manifest
@@ -75,6 +76,9 @@ class Requirements:
     manifest: dict[str, Any] | None = None
     manifest_fits: bool = False
     warnings: list[str] = field(default_factory=list)
+    #: The runtimes that were asked about, and what was taken for them.
+    targets: list[Judged] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     #: How many entries for a manifest the file has, understood or not.
     entries: int = 0
 
@@ -82,6 +86,13 @@ class Requirements:
     def runs(self) -> bool:
         """Whether onnxruntime, as installed and with the libraries given, loads the model."""
         return self.refusal is None
+
+    @property
+    def good(self) -> bool:
+        """Whether the runtimes that were asked about have everything; without any, whether the model runs here."""
+        if self.targets:
+            return all(item.verdict != "lacks" for item in self.targets)
+        return self.runs
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -111,11 +122,10 @@ class Requirements:
             "runtimes": {
                 "date": table()["date"],
                 "source": table()["source"],
-                "judged": [
-                    {"name": item.name, "verdict": item.verdict, "reasons": list(item.reasons)}
-                    for item in self.runtimes
-                ],
+                "judged": [{**vars(item), "reasons": list(item.reasons)} for item in self.runtimes],
             },
+            "targets": [{**vars(item), "reasons": list(item.reasons)} for item in self.targets],
+            "notes": list(self.notes),
             "manifest": self.manifest,
             "manifest_fits": self.manifest_fits,
             "warnings": list(self.warnings),
@@ -147,7 +157,7 @@ class Requirements:
             ("function", f"{count} × {name}: its body is in the file")
             for name, count in sorted(self.functions.items())
         ]
-        lines += self._runtime_lines(verbose)
+        lines += self._target_lines() if self.targets else self._runtime_lines(verbose)
         lines += [("warning", text) for text in self.warnings]
         if self.runs:
             lines.append(("runs", f"onnxruntime {self.onnxruntime} loads the model here"))
@@ -186,6 +196,16 @@ class Requirements:
             lines.append(f"not every operator was tried on {names} (-v lists them)")
         return [("elsewhere", line) for line in lines]
 
+    def _target_lines(self) -> list[tuple[str, str]]:
+        """What each of the runtimes that were asked about lacks."""
+        lines = []
+        for item in self.targets:
+            reasons = "; ".join(item.reasons)
+            told = {"has": "has everything", "lacks": f"lacks {reasons}"}
+            basis = "" if item.evidence == "measured" else " (by its own documentation, not run here)"
+            lines.append(f"{item.name} {told.get(item.verdict, f'was not tried with {reasons}')}{basis}")
+        return [("target", line) for line in lines] + [("note", note) for note in self.notes]
+
     def _grouped(self, verdict: str) -> dict[tuple[str, ...], list[str]]:
         """Names of runtimes by the reasons that they share."""
         groups: dict[tuple[str, ...], list[str]] = {}
@@ -196,15 +216,20 @@ class Requirements:
 
 
 def requirements(
-    source: Source, *, library: Mapping[str, str | os.PathLike[str]] | None = None
+    source: Source,
+    *,
+    library: Mapping[str, str | os.PathLike[str]] | None = None,
+    target: str | Iterable[str] = (),
 ) -> Requirements:
     """What the model ``source`` needs, and whether it is here; nothing is changed or written.
 
     ``library`` gives the libraries of custom operators by domain; no other is loaded, and one that is not the one
-    that the model's manifest records is not either.  Raises UsageError where a library cannot be read, or serves a
-    domain that the model does not use, and ModelReadError where ``source`` cannot be read.
+    that the model's manifest records is not either.  ``target`` are runtimes, as :func:`rewriter.rewrite` takes them.
+    Raises UsageError where a library cannot be read or serves a domain that the model does not use, or where
+    ``target`` names neither a runtime of the table nor a profile, and ModelReadError where ``source`` cannot be read.
     """
     libraries = Libraries.read(library or {})
+    aim = wanted(target)
     with open_source(source) as file:
         contents = contents_of(file)
         unused = sorted(set(libraries.paths) - contents.domains)
@@ -231,6 +256,8 @@ def requirements(
             None if stamped is None else stamped.data,
             fits,
             _warnings(stamped, fits),
+            [] if aim is None else [judge_one(item, contents, ir_version, opsets) for item in aim.profiles],
+            [] if aim is None else list(aim.notes),
             manifests.entries(file.model),
         )
 

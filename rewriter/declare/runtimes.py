@@ -1,127 +1,144 @@
-"""Which runtimes have every operator of a model, by a table of what was tried (``data/runtimes.json``).
+"""Which runtimes have every operator of a model, by the profiles of :mod:`rewriter.profiles`.
 
-The table is data with a date.  It knows the operators of the models that were run for it; of others it says nothing,
-but for onnxruntime, which promises all operators of the opsets that it takes.
+A profile of what was tried knows the operators of the models that were run for it; of others it says nothing, but for
+onnxruntime, which promises all operators of the opsets that it takes.
 """
 
 from __future__ import annotations
 
-import functools
-import json
 from dataclasses import dataclass
-from importlib import resources
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
+
+from onnx import FunctionProto
+
+from rewriter.graph.inference import types_in
+from rewriter.profiles import profiles
+from rewriter.profiles.conditions import Use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from onnx import NodeProto
 
     from rewriter.declare.contents import Contents
-
-Row = dict[str, Any]
+    from rewriter.graph.scopes import Scope
+    from rewriter.profiles import Profile
+    from rewriter.types import TensorType
 
 
 @dataclass(frozen=True)
 class Judged:
-    """One runtime of the table; ``verdict`` is ``"has"``, ``"lacks"`` or ``"not known"``."""
+    """One runtime; ``verdict`` is ``"has"``, ``"lacks"`` or ``"not known"``."""
 
     name: str
     verdict: str
     #: What it lacks or refuses, or what was not tried on it.
     reasons: tuple[str, ...] = ()
-
-
-@functools.cache
-def table() -> Mapping[str, Any]:
-    """The table as it stands in the file."""
-    text = resources.files("rewriter").joinpath("data/runtimes.json").read_text(encoding="utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data
+    #: Its name in ``--runtimes``, with its version; empty where it cannot be run here.
+    runs_as: str = ""
+    #: Whether models were run on it (``"measured"``), or its own documentation says so (``"cited"``).
+    evidence: str = "measured"
 
 
 def judge(contents: Contents, ir_version: int, opsets: Mapping[str, int]) -> list[Judged]:
     """Every runtime of the table, in its order."""
-    tried = frozenset(table()["tried"])
-    return [_judge(row, tried, contents, ir_version, opsets) for row in table()["runtimes"]]
+    types: Types = {}
+    return [judge_one(profile, contents, ir_version, opsets, types) for profile in profiles()]
 
 
-def _judge(
-    row: Row, tried: frozenset[str], contents: Contents, ir_version: int, opsets: Mapping[str, int]
+#: Types of values by scope, once they were asked for.
+Types = dict["Scope", dict[str, "TensorType"]]
+
+
+def judge_one(
+    profile: Profile,
+    contents: Contents,
+    ir_version: int,
+    opsets: Mapping[str, int],
+    types: Types | None = None,
 ) -> Judged:
-    name = " ".join(part for part in (row["name"], row.get("version")) if part)
-    lacks = list(dict.fromkeys(_lacking(row, contents, ir_version, opsets)))
+    """One runtime."""
+    runs_as = f"{profile.runs_as} {profile.version}" if profile.runs_as else ""
+    lacks = list(dict.fromkeys(lacking(profile, contents, ir_version, opsets, types)))
     if lacks:
-        return Judged(name, "lacks", tuple(lacks))
-    unknown = list(dict.fromkeys(_untried(row, tried, contents)))
-    return Judged(name, "not known" if unknown else "has", tuple(unknown))
+        return Judged(profile.title, "lacks", tuple(lacks), runs_as, profile.evidence)
+    unknown = tuple(dict.fromkeys(untried(profile, contents)))
+    return Judged(profile.title, "not known" if unknown else "has", unknown, runs_as, profile.evidence)
 
 
-def _lacking(row: Row, contents: Contents, ir_version: int, opsets: Mapping[str, int]) -> Iterator[str]:
-    opset = opsets.get("", 0)
-    if opset > row.get("max_opset", opset):
-        yield f"opset {opset} (its newest is {row['max_opset']})"
-    if ir_version > row.get("max_ir", ir_version):
-        yield f"IR version {ir_version} (its newest is {row['max_ir']})"
-    yield from (feature for feature in row.get("refuses", ()) if feature in contents.features)
-    if contents.functions and not row["functions"]:
+def lacking(
+    profile: Profile,
+    contents: Contents,
+    ir_version: int,
+    opsets: Mapping[str, int],
+    types: Types | None = None,
+) -> Iterator[str]:
+    """What of a model a runtime lacks or refuses."""
+    types = {} if types is None else types
+    for what, version, most in (
+        ("opset", opsets.get("", 0), profile.max_opset),
+        ("ai.onnx.ml version", opsets.get("ai.onnx.ml", 0), profile.max_ml),
+        ("IR version", ir_version, profile.max_ir),
+    ):
+        if most is not None and version > most:
+            yield f"{what} {version} (its newest is {most})"
+    yield from (feature for feature in profile.refuses if feature in contents.features)
+    if contents.functions and not profile.functions:
         yield "model-local functions"
     for domain, operator, _ in contents.custom:
         qualified = f"{domain}::{operator}" if domain else operator
         # A library of operators is built for one runtime; that of onnxruntime takes one.
-        yield f"{qualified} (without its library)" if row.get("custom") else qualified
+        yield f"{qualified} (without its library)" if profile.custom else qualified
     for domain, operator, _ in contents.owned:
-        if not (domain.startswith("com.microsoft") and row["name"].startswith("onnxruntime")):
+        if not (domain.startswith("com.microsoft") and profile.name.startswith("onnxruntime")):
             yield f"{domain}::{operator}"
     for (domain, operator, version), nodes in contents.standard.items():
-        for gap in row["lacks"]:
-            inside = gap.get("since", 1) <= version <= gap.get("until", version)
-            if domain == "" and gap["operator"] == operator and inside:
-                condition = CONDITIONS[gap["when"]] if "when" in gap else None
-                if condition is None or any(map(condition, nodes)):
-                    yield _gap(gap)
+        for gap in profile.gaps(operator) if domain == "" else ():
+            if gap.is_at(version) and (
+                gap.when is None
+                or any(gap.concerns(_use(node, version, scope, types)) for node, scope in nodes)
+            ):
+                yield str(gap)
 
 
-def _gap(gap: Row) -> str:
-    notes = [] if gap["how"] == "refused" else [gap["how"]]
-    notes += [f"with {gap['when']}"] if "when" in gap else []
-    notes += [gap["note"]] if "note" in gap else []
-    return f"{gap['operator']} ({': '.join(notes)})" if notes else str(gap["operator"])
-
-
-def _untried(row: Row, tried: frozenset[str], contents: Contents) -> Iterator[str]:
+def untried(profile: Profile, contents: Contents) -> Iterator[str]:
+    """The operators of a model of which nothing is known on a runtime."""
     for domain, operator, _ in contents.owned:
         yield f"{domain}::{operator}"  # which versions have it, the table does not say
-    if row["covers"] == "opset":
-        return
-    known = tried - set(row.get("not_tried", ()))
     for domain, operator, _ in contents.standard:
-        if domain or operator not in known:
+        if (domain and profile.covers != "opset") or not (domain or profile.is_known(operator)):
             yield f"{domain}::{operator}" if domain else operator
 
 
-def _attribute(node: NodeProto, name: str) -> Any:
-    return next((attribute for attribute in node.attribute if attribute.name == name), None)
+def _use(node: NodeProto, version: int, scope: Scope, types: Types) -> Use:
+    def type_of(index: int) -> TensorType | None:
+        place: Scope | None = scope
+        while place is not None:
+            if place not in types:
+                types[place] = {} if isinstance(place.graph, FunctionProto) else types_in(place.graph)
+            if node.input[index] in types[place]:
+                return types[place][node.input[index]]
+            place = place.parent
+        return None
 
+    def is_constant(index: int) -> bool:
+        name = node.input[index]
+        place: Scope | None = scope
+        while place is not None:
+            if any(tensor.name == name for tensor in getattr(place.graph, "initializer", ())):
+                return True
+            maker = next((item for item in place.graph.node if name in item.output), None)
+            if maker is not None:
+                return bool(maker.op_type == "Constant")
+            place = place.parent
+        return False
 
-def _is_grouped(node: NodeProto) -> bool:
-    group = _attribute(node, "group")
-    return group is not None and group.i != 1
-
-
-def _reduces(node: NodeProto) -> bool:
-    reduction = _attribute(node, "reduction")
-    return reduction is not None and reduction.s != b"none"
-
-
-def _scans(node: NodeProto) -> bool:
-    """Whether a Loop gives more than what it carries: it takes a trip count and a condition besides."""
-    return len(node.output) > max(0, len(node.input) - 2)
-
-
-#: What the table's ``when`` means, of one node.
-CONDITIONS: Final[Mapping[str, Callable[[NodeProto], bool]]] = {
-    "group": _is_grouped,
-    "reduction": _reduces,
-    "scan outputs": _scans,
-}
+    return Use(
+        node.op_type,
+        version,
+        {item.name: item for item in node.attribute},
+        tuple(map(bool, node.input)),
+        tuple(map(bool, node.output)),
+        type_of,
+        is_constant,
+    )

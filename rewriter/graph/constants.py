@@ -86,6 +86,19 @@ class Constants(Mapping[str, Array]):
                 return self._outer.find(name, depth) if self._outer is not None else None
         return self._known[name]
 
+    def holds(self, name: str) -> bool:
+        """Whether ``name`` is a constant as it stands: an initializer, or what a Constant node gives."""
+        if name in self._given:
+            return True
+        nodes = self._index()
+        if name in self._variable:
+            return False
+        if name in self._tensors:
+            return True
+        if name in nodes:
+            return nodes[name].op_type == "Constant"
+        return self._outer is not None and self._outer.holds(name)
+
     def _compute(self, node: NodeProto, depth: int) -> Array | None:
         if node.domain not in ("", "ai.onnx"):
             return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from rewriter.graph.scopes import Scope, qualified, text
 from rewriter.graph.splice import Replacement, place
 from rewriter.graph.survey import Found, Keep, survey_root
 from rewriter.placeholder.binding import Bound, Site
+from rewriter.placeholder.contract import Known
 from rewriter.placeholder.expand import Expansion, expand
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from rewriter.graph.names import Names
     from rewriter.graph.scopes import FunctionKey, ScopeRef
     from rewriter.placeholder.contract import Placeholder
-    from rewriter.placeholder.registry import Match, Selection
+    from rewriter.placeholder.registry import Match, Selection, StandardOperators
     from rewriter.types import TensorType
 
 #: Longest chain of placeholders that decompose into one another.
@@ -112,7 +114,9 @@ def _expand(
         )
     match = match.at(site)
     plain, aliases = readable_names(site)
-    expansion = expand(match.placeholder, plain, match=match, portable=here.portable)
+    standard = here.selection.standard
+    lacks = None if standard is None else functools.partial(_lacks, standard, plain)
+    expansion = expand(match.placeholder, plain, match=match, portable=here.portable, lacks=lacks)
     inputs = {name: aliases.get(name, name) for name in plain.node.input if name}
     replacement = place(expansion, site.node, here.names, site.where, inputs, site.wanted)
     region = _region(here, match, site, expansion, aliases, replacement, chain)
@@ -134,7 +138,7 @@ def _nested(
             types.setdefault(name, known)
     regions: list[Region] = []
     for node in made.nodes:
-        found = _placeholder(here, node, domains)
+        found = _placeholder(here, node, domains, types, made)
         if found is None or found.kept:
             nodes.append(node)
             continue
@@ -165,15 +169,48 @@ def _nested(
     return Replacement(nodes, initializers, types, {d: v for d, v in domains.items() if d in used}), regions
 
 
-def _placeholder(here: Surroundings, node: NodeProto, domains: Mapping[str, int]) -> Found | None:
+def _lacks(standard: StandardOperators, site: Site, expansion: Expansion) -> bool:
+    """Whether a target lacks a node that a decomposition of ``site`` made."""
+    types = {**dict(zip(site.node.input, site.inputs, strict=False)), **expansion.types}
+    known = Known(types.get, {tensor.name for tensor in expansion.initializers}.__contains__)
+    return any(
+        not node.domain and _lacking(standard, node, site.opset, known) is not None
+        for node in expansion.nodes
+    )
+
+
+def _lacking(standard: StandardOperators, node: NodeProto, opset: int, known: Known) -> Match | None:
+    """What takes a node that a decomposition made, where the target lacks it."""
+    match = standard.match(node, opset)
+
+    def dtype_of(name: str) -> int | None:
+        found = known.type_of(name)
+        return None if found is None else found.dtype
+
+    return None if match is None or match.placeholder.stays(node, dtype_of, known) else match
+
+
+def _placeholder(
+    here: Surroundings,
+    node: NodeProto,
+    domains: Mapping[str, int],
+    types: Mapping[str, TensorType],
+    made: Replacement,
+) -> Found | None:
     one = type(here.scope.graph)()
     one.node.add().CopyFrom(node)
     opsets = {**domains, **here.scope.opsets}
     if here.selection.standard is not None:
         opsets[""] = here.selection.standard.opset
     scope = Scope(one, here.ref, here.scope.path, opsets)
-    found = survey_root(scope, here.functions, here.selection, here.keep).found
-    return found[0] if found else None
+    root = survey_root(scope, here.functions, here.selection, here.keep)
+    standard = here.selection.standard
+    if root.suspects and standard is not None and not node.domain:
+        known = Known(types.get, {tensor.name for tensor in made.initializers}.__contains__)
+        match = _lacking(standard, node, standard.opset, known)
+        if match is not None:
+            return Found(scope, 0, node, match, standard=True)
+    return root.found[0] if root.found else None
 
 
 def _region(

@@ -29,6 +29,7 @@ from rewriter.graph.scopes import FunctionKey, Scope, function_scope
 from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
 from rewriter.graph.types import contradicts, refine, without_made_up, without_sizes, wrong_sizes
 from rewriter.placeholder.binding import Site
+from rewriter.placeholder.contract import Known
 from rewriter.placeholder.expand import infer_types
 from rewriter.types import TensorType
 
@@ -100,6 +101,13 @@ class Frames:
                 return without_made_up(known[name], self.symbols)
             place = place.parent
         return None
+
+    def known(self, frame: Frame, scope: Scope) -> Known:
+        """What is known of values as seen from ``scope``."""
+        return Known(
+            lambda name: self.type_of(frame, scope, name) if name else None,
+            lambda name: frame.constants(self.file, scope).holds(name),
+        )
 
     def site(self, frame: Frame, found: Found, types: Sequence[TypeProto | None] | None = None) -> Site:
         """What a pass is told of a placeholder."""

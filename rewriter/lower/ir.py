@@ -46,7 +46,10 @@ def settle(model: ModelProto, target: Target) -> int | None:
     TargetError where the one asked for is below what the model needs.
     """
     before = int(model.ir_version)
-    if target.ir_version is not None:
+    most = target.aim.max_ir
+    if target.ir_version is None and most is not None:
+        wanted = _within(model, target, most)
+    elif target.ir_version is not None:
         needed, why = max(_features(model), default=(3, ""))
         if target.ir_version < needed:
             raise TargetError(
@@ -64,6 +67,18 @@ def settle(model: ModelProto, target: Target) -> int | None:
         return None
     model.ir_version = wanted
     return before
+
+
+def _within(model: ModelProto, target: Target, most: int) -> int:
+    """The model's own IR version, or the newest that the runtimes take; TargetError where it needs a newer one."""
+    needed, why = max(_features(model), default=(3, ""))
+    if needed > most:
+        raise TargetError(
+            f"{' and '.join(target.aim.names)} takes IR version {most}, which has no {why}",
+            remedy="choose a newer runtime, or a model without",
+        )
+    of_opset = helper.find_min_ir_version_for(list(model.opset_import), ignore_unknown=True)
+    return min(most, max(int(model.ir_version), of_opset))
 
 
 def _features(model: ModelProto) -> Iterator[tuple[int, str]]:

@@ -9,6 +9,7 @@ from onnx import AttributeProto, NodeProto, defs, helper
 
 from rewriter.errors import UnsupportedAtOpset
 from rewriter.lower import schemas
+from rewriter.lower.absent import Absent
 from rewriter.lower.reference import RANDOM, run_node
 from rewriter.lower.writer import Writer
 from rewriter.placeholder.binding import Bound, Ref, Site
@@ -16,11 +17,13 @@ from rewriter.placeholder.contract import Placeholder
 from rewriter.placeholder.conversion import plain
 from rewriter.placeholder.expand import Expansion
 from rewriter.placeholder.signature import Signature
+from rewriter.profiles.conditions import Use
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from rewriter.placeholder.contract import Known
     from rewriter.placeholder.value import Value
 
 #: Oldest opset that forms are written in.
@@ -37,7 +40,7 @@ class StandardOperator(Placeholder):
         op_type: str,
         version: int,
         opset: int,
-        absent: frozenset[str] = frozenset(),
+        absent: Absent = Absent(),  # noqa: B008  (it is frozen)
         node: NodeProto | None = None,
         passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({}),
     ) -> None:
@@ -88,9 +91,13 @@ class StandardOperator(Placeholder):
     def at(self, site: Site, ignored: Sequence[str] = ()) -> Placeholder:  # noqa: ARG002
         return StandardOperator(self.op_type, self.version, self.opset, self.absent, site.node, self.passes)
 
-    def stays(self, node: NodeProto, dtype_of: Callable[[str], int | None]) -> bool:
+    def stays(
+        self, node: NodeProto, dtype_of: Callable[[str], int | None], known: Known | None = None
+    ) -> bool:
         """Whether ``node`` may stay as it is, bytes and all."""
         if self.op_type in self.absent:
+            return False
+        if self.op_type in self.absent.sometimes and self.absent.reason(_use(node, self.opset, known)):
             return False
         if self._only_types is not None:
             inputs, outputs = self._only_types
@@ -171,6 +178,24 @@ class StandardOperator(Placeholder):
         )
 
 
+def _use(node: NodeProto, version: int, known: Known | None) -> Use:
+    """``node`` as profiles of runtimes are asked about it."""
+    told: Any = {}
+    if known is not None:
+        told = {
+            "type_of": lambda i: known.type_of(node.input[i]),
+            "is_constant": lambda i: known.is_constant(node.input[i]),
+        }
+    return Use(
+        node.op_type,
+        version,
+        {item.name: item for item in node.attribute},
+        tuple(map(bool, node.input)),
+        tuple(map(bool, node.output)),
+        **told,
+    )
+
+
 def _taken(
     names: Sequence[str], allowed: Sequence[frozenset[int]], dtype_of: Callable[[str], int | None]
 ) -> bool:
@@ -182,9 +207,7 @@ def _taken(
     return True
 
 
-def _restored(
-    op_type: str, version: int, opset: int, absent: frozenset[str], node: bytes | None
-) -> StandardOperator:
+def _restored(op_type: str, version: int, opset: int, absent: Absent, node: bytes | None) -> StandardOperator:
     parsed = None if node is None else NodeProto.FromString(node)
     return StandardOperator(op_type, version, opset, absent, parsed)
 

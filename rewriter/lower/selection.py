@@ -5,13 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from rewriter.domains import standard_operators
 from rewriter.lower import schemas
+from rewriter.lower.absent import at as absent_at
 from rewriter.lower.operator import StandardOperator
 from rewriter.placeholder.registry import Match
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
+    from rewriter.lower.absent import Absent
     from rewriter.lower.target import Target
     from rewriter.placeholder.contract import Placeholder
     from rewriter.placeholder.registry import Selection
@@ -24,6 +27,8 @@ class Standard:
     target: Target
     #: The opset of the delivered model.
     opset: int
+    #: What may not be written there.
+    absent: Absent
     #: Passes that take standard operators, by operator.
     passes: dict[str, list[Placeholder]] = field(default_factory=dict, repr=False)
     _known: dict[tuple[str, int], Match | None] = field(default_factory=dict, repr=False)
@@ -38,10 +43,9 @@ class Standard:
     def _match(self, op_type: str, version: int) -> Match | None:
         if op_type in self.target.no_expand:
             return None
-        absent = self.target.expand
-        if op_type not in absent and not schemas.changed(op_type, version, self.opset):
+        if not self.absent.concerns(op_type) and not schemas.changed(op_type, version, self.opset):
             return None
-        return Match(StandardOperator(op_type, version, self.opset, absent, None, self.passes), op_type)
+        return Match(StandardOperator(op_type, version, self.opset, self.absent, None, self.passes), op_type)
 
 
 def at_target(selection: Selection, target: Target, opset: int) -> Selection:
@@ -50,4 +54,6 @@ def at_target(selection: Selection, target: Target, opset: int) -> Selection:
     for placeholder in selection.passes:
         for op_type in placeholder.standard:
             passes.setdefault(op_type, []).append(placeholder)
-    return replace(selection, standard=Standard(target, target.opset or opset, passes))
+    goal = target.opset or opset
+    absent = absent_at(target.aim.profiles, goal, standard_operators(), target.expand, target.no_expand)
+    return replace(selection, standard=Standard(target, goal, absent, passes))

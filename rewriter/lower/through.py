@@ -40,7 +40,11 @@ def through(g: Writer, call: Call) -> tuple[Value, ...] | None:
     there = schemas.schema(call.op_type, g.opset)
     if not call.reason.startswith("type ") or there is None or call.op_type in _NOT:
         return None
-    allowed = schemas.allowed_types(call.op_type, there.since_version)
+    lacking = g.absent.types_of(call.op_type)
+    allowed = {
+        name: types - lacking
+        for name, types in schemas.allowed_types(call.op_type, there.since_version).items()
+    }
     chosen: dict[str, int] = {}
 
     def wanted(formals: object, position: int, dtype: int | None) -> int | None:

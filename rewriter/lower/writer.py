@@ -25,6 +25,7 @@ from onnx import AttributeProto, NodeProto, defs, helper, numpy_helper
 from rewriter.errors import DecompositionError, NeedsRank, UnsupportedAtOpset, UnsupportedParameter
 from rewriter.graph.arithmetic import evaluate
 from rewriter.lower import schemas
+from rewriter.lower.absent import Absent
 from rewriter.lower.bodies import replay, write_body
 from rewriter.lower.forms import forms_of
 from rewriter.lower.passes import by_pass
@@ -34,6 +35,7 @@ from rewriter.placeholder.legality import clashing
 from rewriter.placeholder.node_types import result_types
 from rewriter.placeholder.standard import Call
 from rewriter.placeholder.value import Value
+from rewriter.profiles import conditions
 from rewriter.types import dtype_name
 
 if TYPE_CHECKING:
@@ -52,7 +54,7 @@ class Writer(Builder):
     """Builds what stands for one standard operator at the target's opset."""
 
     #: Operators that may not be written, whatever the opset has.
-    absent: frozenset[str] = frozenset()
+    absent: Absent = Absent()
     #: Passes that take standard operators, by operator.
     passes: Mapping[str, Sequence[Placeholder]] = MappingProxyType({})
     _chain: tuple[tuple[Any, ...], ...] = ()
@@ -141,14 +143,29 @@ class Writer(Builder):
             tuple(None if item is None else item.type for item in given),
             types,
         )
-        same = (
-            f"{op_type} is to be expanded"
-            if op_type in self.absent
-            else schemas.same_form(use, version, self.opset)
-        )
+        same = self._lacking(node, given, attributes) or schemas.same_form(use, version, self.opset)
         if not isinstance(same, str):
             return self._record(node, types, same)
         return self._otherwise(Call(op_type, version, tuple(given), outputs, attributes, types, same, wanted))
+
+    def _lacking(
+        self, node: NodeProto, given: Sequence[Value | None], attributes: Mapping[str, AttributeProto]
+    ) -> str | None:
+        """Why the target does not have the node, whatever its opset has; None where it has it."""
+        if not self.absent.concerns(node.op_type):
+            return None
+
+        def type_of(index: int) -> TensorType | None:
+            item = given[index]
+            return None if item is None else item.type
+
+        def is_constant(index: int) -> bool | None:
+            item = given[index]
+            return None if item is None else item.constant is not None
+
+        inputs, outputs = tuple(item is not None for item in given), tuple(map(bool, node.output))
+        use = conditions.Use(node.op_type, self.opset, attributes, inputs, outputs, type_of, is_constant)
+        return self.absent.reason(use)
 
     def _otherwise(self, call: Call) -> tuple[Value, ...]:
         """The operator in another form: see the numbered rules of the module."""

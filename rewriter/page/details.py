@@ -8,11 +8,12 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from rewriter.declare.contents import contents_of
-from rewriter.declare.runtimes import judge, table
+from rewriter.declare.runtimes import judge
 from rewriter.domains import normal_domain
 from rewriter.errors import Where
 from rewriter.graph.scopes import function_scope, main_scope, qualified, text
 from rewriter.page.sketch import Sketchbook
+from rewriter.profiles import table
 from rewriter.report import function_name
 from rewriter.types import TensorType
 
@@ -66,7 +67,7 @@ class Details:
             "source": table()["source"],
             "functions": {function_name(key): times for key, times in sorted(contents.functions.items())},
             "judged": [
-                {"name": item.name, "verdict": item.verdict, "reasons": list(item.reasons)}
+                {**vars(item), "reasons": list(item.reasons)}
                 for item in judge(contents, model.ir_version, opsets)
             ],
         }

@@ -92,7 +92,7 @@ def runtime_table(runtimes: dict[str, Any], ran: Sequence[dict[str, Any]] = ()) 
         why = f"in this run: {detail}" if detail else "in this run"
         rows.append((_named(item), badge(status, _RUN[status]), short(why, 400)))
     for item in judged:
-        if any(_is_of(str(item.get("name")), run) for run in seen):
+        if any(_is_of(str(item.get("runs_as")), run) for run in seen):
             continue
         words, state = _STATES.get(str(item.get("verdict")), (str(item.get("verdict")), "plain"))
         reasons = texts(item.get("reasons"))
@@ -114,8 +114,8 @@ def _named(run: dict[str, Any]) -> str:
 
 
 def _is_of(row: str, run: dict[str, Any]) -> bool:
-    """Whether a row of the table, ``"OpenVINO 2026.4"``, is about the runtime that ran, of the same version."""
-    name, _, version = row.removeprefix("onnx.").lower().partition(" ")
+    """Whether a row of the table, which runs here as ``"openvino 2026.4"``, is about the runtime that ran."""
+    name, _, version = row.partition(" ")
     return name == run.get("name") and f"{run.get('version')}.".startswith(f"{version}.")
 
 

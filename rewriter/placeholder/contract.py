@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rewriter.placeholder.case import Case
     from rewriter.placeholder.expand import Expansion
     from rewriter.placeholder.standard import Call
+    from rewriter.types import TensorType
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
@@ -89,6 +90,14 @@ def decomposition(
         return function
 
     return mark
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of values by name."""
+
+    type_of: Callable[[str], TensorType | None]
+    is_constant: Callable[[str], bool]
 
 
 class Placeholder:
@@ -233,8 +242,12 @@ class Placeholder:
         self,
         node: NodeProto,  # noqa: ARG002
         dtype_of: Callable[[str], int | None],  # noqa: ARG002
+        known: Known | None = None,  # noqa: ARG002
     ) -> bool:
-        """Whether ``node`` need not be replaced after all, now that element types of its values are known."""
+        """Whether ``node`` need not be replaced after all, now that element types of its values are known.
+
+        ``known`` tells their whole types, and which are constants.
+        """
         return False
 
     #: Whether it stands for an operator of ONNX itself, whose meaning is the node as the model came.

@@ -22,6 +22,8 @@ from rewriter.placeholder.value import Value
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnx import NodeProto, TensorProto
 
     from rewriter.placeholder.contract import Decomposition, Placeholder
@@ -58,27 +60,35 @@ def expand(
     match: Match | None = None,
     portable: bool = False,
     force: str | None = None,
+    lacks: Callable[[Expansion], bool] | None = None,
 ) -> Expansion:
     """Decompose ``site``.
 
     ``portable`` restricts the choice to the decompositions that are right on every tested runtime, ``force`` names
-    the one to use.  Raises a :class:`DecompositionError` that says what is missing.
+    the one to use.  One of which the target lacks a node, as ``lacks`` tells, is taken only where no other serves; its
+    nodes are then replaced in turn.  Raises a :class:`DecompositionError` that says what is missing.
     """
     own = placeholder.expanded_at(site)
     if own is not None:
         return own
     bound = bind_site(placeholder, site, match)
     refusals: list[DecompositionError] = []
+    second: Expansion | None = None
     candidates = _candidates(placeholder, site, bound, portable, force)
     if match is not None and match.last_resort is not None and force is None:
         candidates.append(match.last_resort)
     for candidate in candidates:
         try:
-            return _run(placeholder, candidate, site, bound)
+            made = _run(placeholder, candidate, site, bound)
+            if lacks is None or not lacks(made):
+                return made
+            second = second or made
         except (NeedsRank, UnsupportedAtOpset, UnsupportedParameter, DerivationError) as error:
             # A form that cannot serve here leaves the node to the next one.
             error.where = error.where or site.where
             refusals.append(error)
+    if second is not None:
+        return second
     if refusals:
         # What stopped a form that someone wrote says more than why none could be derived.
         raise refusals[0]

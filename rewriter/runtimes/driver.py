@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from rewriter.errors import CannotVerifyError, MismatchError
+from rewriter.profiles.names import runtimes
 from rewriter.runtimes.exchange import pack, unpack
-from rewriter.runtimes.names import RUNTIMES
 from rewriter.storage.scratch import scratch_folder
 from rewriter.verify.proof import Checked
 from rewriter.worker.driver import Limits, OutOfMemory, OutOfTime, Worker, WorkerFailed
@@ -106,7 +106,7 @@ def require_agreement(results: Sequence[RuntimeResult]) -> None:
 
 
 def _installed(name: str) -> RuntimeResult:
-    package = RUNTIMES[name]
+    package = runtimes()[name]
     try:
         found = importlib.util.find_spec(package) is not None
         version = importlib.metadata.version(package)

@@ -19,6 +19,8 @@ from rewriter.simplify.prepare import CannotPrepare, prepare
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onnx import GraphProto, ModelProto
 
     from rewriter.storage import ModelFile
@@ -67,6 +69,16 @@ def check(before: ModelProto, after: ModelProto, file: ModelFile) -> None:
     check_types(after, types)
     for graph in walk.graphs(after.graph):
         _value_info(graph, types)
+
+
+def check_target(
+    before: ModelProto, after: ModelProto, lacks: Callable[[ModelProto], set[str]] | None
+) -> None:
+    """Nothing may come that the target lacks."""
+    if lacks is None:
+        return
+    for what in sorted(lacks(after) - lacks(before)):
+        raise Refused(f"operators: the target lacks {what}")
 
 
 def check_interface(before: ModelProto, after: ModelProto) -> None:

@@ -29,6 +29,8 @@ DEFAULT_MEMORY: Final = 4 << 30
 
 #: ``equal(before, after)``: None, or how the two models differ.
 Equal = Callable[[ModelProto, ModelProto], str | None]
+#: ``lacks(model)``: what a target lacks of it, in words.
+Lacks = Callable[[ModelProto], set[str]]
 #: Called with a line to show, at least twice a second while a worker runs.
 Progress = Callable[[str], None]
 
@@ -80,6 +82,7 @@ def simplify(
     memory: int = DEFAULT_MEMORY,
     equal: Equal | None = None,
     progress: Progress | None = None,
+    lacks: Lacks | None = None,
 ) -> Simplification:
     """Simplifies ``model``, a skeleton whose withheld payloads ``file`` knows; it is not changed.
 
@@ -87,7 +90,7 @@ def simplify(
     and within ``memory`` bytes.  Nothing that happens there fails the run: the unsimplified model is returned with
     the reason.
     """
-    return _Stage(file, model, timeout, memory, equal, progress).run()
+    return _Stage(file, model, timeout, memory, equal, progress, lacks).run()
 
 
 @dataclass
@@ -98,6 +101,7 @@ class _Stage:
     memory: int
     equal: Equal | None
     progress: Progress | None
+    lacks: Lacks | None = None
     notes: list[str] = field(default_factory=list)
 
     def run(self) -> Simplification:
@@ -179,6 +183,7 @@ class _Stage:
             raise _Failed(f"restore: {error or type(error).__name__}") from error
         try:
             accept.check(self.model, after, self.file)
+            accept.check_target(self.model, after, self.lacks)
         except Refused as error:
             if error.growth and attempt.task.fold:
                 more = culprits.find(prepared, after) - attempt.hold

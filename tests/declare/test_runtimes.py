@@ -6,18 +6,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from onnx import defs, parser
+from onnx import parser
 
 import rewriter
-from rewriter.declare.runtimes import CONDITIONS, Judged, table
-
-FEATURES = {
-    "ai.onnx written on a node",
-    "external data",
-    "imports of other domains",
-    "outputs without a shape",
-    "overloads of functions",
-}
+from rewriter.declare.runtimes import Judged
+from rewriter.profiles import profiles, table
 
 
 def test_the_table_is_well_formed() -> None:
@@ -25,17 +18,25 @@ def test_the_table_is_well_formed() -> None:
     assert date.fromisoformat(f"{data['date']}-01")
     names = [(row["name"], row.get("version")) for row in data["runtimes"]]
     assert len(set(names)) == len(names)
-    known = {schema.name for schema in defs.get_all_schemas_with_history() if schema.domain == ""}
-    assert set(data["tried"]) <= known
     assert data["tried"] == sorted(data["tried"])
-    for row in data["runtimes"]:
-        assert row["covers"] in ("opset", "listed")
-        assert set(row.get("refuses", ())) <= FEATURES
-        for gap in row["lacks"]:
-            assert gap["operator"] in known
-            assert gap["how"] in ("refused", "fails", "wrong", "inexact")
-            assert gap.get("when") is None or gap["when"] in CONDITIONS
-            assert row["covers"] == "opset" or gap["operator"] in data["tried"]
+    assert len(profiles()) == len(names)
+    for profile in profiles():
+        assert profile.source
+        assert date.fromisoformat(f"{profile.date}-01")
+        for gap in profile.lacks:
+            assert profile.covers == "opset" or profile.has is not None or gap.operator in profile.tried
+        assert bool(profile.runs_as) == bool(profile.package)
+        assert not profile.runs_as or profile.evidence == "measured"
+
+
+def test_versions_of_one_runtime_stand_from_the_newest_to_the_oldest() -> None:
+    for name in {row.name for row in profiles()}:
+        versions = [
+            tuple(map(int, row.version.split("."))) for row in profiles() if row.name == name and row.version
+        ]
+        assert versions == sorted(versions, reverse=True)
+        limits = [row.max_opset for row in profiles() if row.name == name and row.max_opset is not None]
+        assert limits == sorted(limits, reverse=True)
 
 
 def test_it_is_packaged() -> None:
