@@ -162,17 +162,32 @@ class Frames:
             yield
 
     def _of_runtimes(self) -> set[tuple[str, str, int]]:
+        return (
+            {
+                (domain, op_type, root.scope.opsets.get(domain, 1))
+                for root in self.survey.roots
+                for domain, op_type in root.runtime
+                if op_type in SAME_AS_FIRST_INPUT.get(domain, ())
+            }
+            | {
+                ("", node.op_type, since_version(node.op_type, scope.opset or 0))
+                for root in self.survey.roots
+                for scope, suspects in root.suspects.items()
+                for _, node, _ in suspects
+                if node.op_type in SAME_AS_FIRST_INPUT[""]
+            }
+            | self._plain_of_same_type()
+        )
+
+    def _plain_of_same_type(self) -> set[tuple[str, str, int]]:
+        """Operators that stay, and whose types shape inference does not tell to those that go."""
+        if self.selection.standard is None:
+            return set()
         return {
-            (domain, op_type, root.scope.opsets.get(domain, 1))
+            ("", op_type, since_version(op_type, version or 0))
             for root in self.survey.roots
-            for domain, op_type in root.runtime
-            if op_type in SAME_AS_FIRST_INPUT.get(domain, ())
-        } | {
-            ("", node.op_type, since_version(node.op_type, scope.opset or 0))
-            for root in self.survey.roots
-            for scope, suspects in root.suspects.items()
-            for _, node, _ in suspects
-            if node.op_type in SAME_AS_FIRST_INPUT[""]
+            for domain, op_type, version in root.plain
+            if not domain and op_type in SAME_AS_FIRST_INPUT[""]
         }
 
     def _infer(self, frame: Frame) -> None:

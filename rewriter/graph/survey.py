@@ -111,6 +111,8 @@ class Root:
     found: list[Found] = field(default_factory=list)
     #: Operators of ONNX itself that the target may lack, by scope: position, node, what takes it.  Types decide.
     suspects: dict[Scope, list[tuple[int, NodeProto, Match]]] = field(default_factory=dict)
+    #: Standard operators that stay in any case: domain, name, version.
+    plain: set[tuple[str, str, int | None]] = field(default_factory=set)
     calls: list[Call] = field(default_factory=list)
     #: Operators in domains that runtimes own, with how often they occur.
     runtime: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -192,7 +194,7 @@ def survey_root(
 ) -> Root:
     """The placeholders and calls in one graph or function and its bodies."""
     result = Root(root)
-    plain: set[tuple[str, str, int | None]] = set()
+    plain = result.plain
     names = {(domain, op_type) for domain, op_type, _ in functions}
     for scope in root.walk():
         opsets = scope.opsets

@@ -54,12 +54,17 @@ def judged(
     return {item.name: item for item in rewriter.requirements(model).runtimes}
 
 
+def told(item: Judged) -> tuple[str, tuple[str, ...]]:
+    return item.verdict, item.reasons
+
+
 def test_plain_operators_are_everywhere_up_to_the_newest_opset() -> None:
     found = judged("y = Softmax (x)", opset=13, ir_version=7)
-    assert {item.verdict for item in found.values()} == {"has"}
+    old = {"onnxruntime 1.2", "onnxruntime 1.6"}
+    assert {item.verdict for name, item in found.items() if name not in old} == {"has"}
+    assert found["onnxruntime 1.2"].reasons == ("opset 13 (its newest is 11)", "IR version 7 (its newest is 6)")
     found = judged("y = Softmax (x)", opset=18)
-    assert found["onnxruntime 1.8"] == Judged(
-        "onnxruntime 1.8",
+    assert told(found["onnxruntime 1.8"]) == (
         "lacks",
         ("opset 18 (its newest is 14)", "IR version 8 (its newest is 7)"),
     )
@@ -83,12 +88,12 @@ ROI = "y = RoiAlign <output_height = 2, output_width = 2> (x, boxes, which)"
 def test_gaps_have_a_range_of_opsets(
     runtime: str, opset: int, verdict: str, reasons: tuple[str, ...]
 ) -> None:
-    assert judged(ROI, opset=opset)[runtime] == Judged(runtime, verdict, reasons)
+    assert told(judged(ROI, opset=opset)[runtime]) == (verdict, reasons)
 
 
 def test_gaps_may_depend_on_attributes() -> None:
     grouped = judged("y = ConvTranspose <group = 2> (x, x)")
-    assert grouped["onnx.reference 1.23"].reasons == ("ConvTranspose (fails: with group)",)
+    assert grouped["onnx.reference 1.23"].reasons == ("ConvTranspose (fails: with group other than 1)",)
     plain = judged("y = ConvTranspose <group = 1> (x, x)")
     assert plain["onnx.reference 1.23"].verdict == "has"
 
@@ -96,7 +101,7 @@ def test_gaps_may_depend_on_attributes() -> None:
 def test_what_was_not_tried_is_not_known() -> None:
     found = judged("y = Celu (x)")
     assert found["onnxruntime 1.32"].verdict == "has"
-    assert found["tract 0.23"] == Judged("tract 0.23", "not known", ("Celu",))
+    assert told(found["tract 0.23"]) == ("not known", ("Celu",))
 
 
 def test_functions_run_in_two_runtimes_only() -> None:
