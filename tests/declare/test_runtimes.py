@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from onnx import parser
 
 import rewriter
-from rewriter.declare.runtimes import Judged
 from rewriter.profiles import profiles, table
+
+if TYPE_CHECKING:
+    from rewriter.declare.runtimes import Judged
 
 
 def test_the_table_is_well_formed() -> None:
@@ -62,7 +65,10 @@ def test_plain_operators_are_everywhere_up_to_the_newest_opset() -> None:
     found = judged("y = Softmax (x)", opset=13, ir_version=7)
     old = {"onnxruntime 1.2", "onnxruntime 1.6"}
     assert {item.verdict for name, item in found.items() if name not in old} == {"has"}
-    assert found["onnxruntime 1.2"].reasons == ("opset 13 (its newest is 11)", "IR version 7 (its newest is 6)")
+    assert found["onnxruntime 1.2"].reasons == (
+        "opset 13 (its newest is 11)",
+        "IR version 7 (its newest is 6)",
+    )
     found = judged("y = Softmax (x)", opset=18)
     assert told(found["onnxruntime 1.8"]) == (
         "lacks",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -11,10 +11,14 @@ from onnx import parser
 
 import rewriter
 from rewriter.errors import TargetError, UsageError
+from rewriter.placeholder import Case, Placeholder, Value, decomposition, f32
 from rewriter.profiles import profiles, wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from rewriter.placeholder import Builder
 
 #: GridSample, Gelu and GroupNormalization came after opset 13; the form of GridSample changed at 20.
 LATE = """
@@ -33,6 +37,34 @@ IF = """
 <ir_version: 9, opset_import: ["" : 19]>
 main (bool c, float[2] x) => (float[2] y)
 { y = If(c) <then_branch = a () => (float[2] p) { p = Relu(x) }, else_branch = b () => (float[2] q) { q = Abs(x) }> }"""
+
+
+class Bent(Placeholder):
+    """HardSwish, by the operator of ONNX where there is one."""
+
+    matches = ("Bent",)
+
+    def reference(self, x: Any) -> Any:
+        import torch
+
+        return torch.nn.functional.hardswish(x)
+
+    @decomposition(opset=14)
+    def native(self, g: Builder, x: Value) -> Value:
+        return cast("Value", g.op("HardSwish", x))
+
+    def cases(self) -> Iterator[Case]:
+        yield Case(f32(2, 3))
+
+
+class Bent2(Bent):
+    """The same, with a form of its own for old opsets."""
+
+    matches = ("Bent",)
+
+    @decomposition(opset=11)
+    def plain(self, g: Builder, x: Value) -> Value:
+        return x * g.clip(x / 6 + 0.5, 0.0, 1.0)
 
 
 def brought(text: str, target: Any, **options: Any) -> onnx.ModelProto:
@@ -188,6 +220,20 @@ def test_the_result_is_right_on_the_runtime(tmp_path: Path, runtime: str, text: 
     )
     assert report.outcome == "verified"
     assert gone in {item.operator for item in report.replaced}
+
+
+@pytest.mark.parametrize(("taken", "chosen"), [(Bent, ["native", "opset 17"]), (Bent2, ["plain"])])
+def test_a_pass_takes_the_decomposition_that_the_target_has(
+    tmp_path: Path, taken: type[Placeholder], chosen: list[str]
+) -> None:
+    text = """<ir_version: 8, opset_import: ["" : 17, "com.example" : 1]>
+main (float[3] x) => (float[3] y) { y = com.example.Bent(x) }"""
+    target = profile(tmp_path, 'max_opset = 17\nlacks = ["HardSwish"]')
+    report = rewriter.rewrite(parser.parse_model(text), passes=[taken], target=target)
+    assert report.outcome == "verified"
+    assert [item.decomposition for item in report.replaced] == chosen
+    assert report.model is not None
+    assert "HardSwish" not in operators(report.model)
 
 
 CONDITIONS = [

@@ -172,7 +172,12 @@ def test_warnings_stand_below_the_verdict_and_are_no_section(data: Data) -> None
 def test_what_this_run_saw_of_a_runtime_counts_more_than_the_table(data: Data) -> None:
     changed = copy.deepcopy(data)
     changed["details"]["runtimes"]["judged"] = [
-        {"name": name, "verdict": "not known", "reasons": ["ArgMax"]}
+        {
+            "name": name,
+            "verdict": "not known",
+            "reasons": ["ArgMax"],
+            "runs_as": name.lower().removeprefix("onnx."),
+        }
         for name in (
             "OpenVINO 2026.4",
             "onnx.reference 1.23",
