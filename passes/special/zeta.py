@@ -107,6 +107,7 @@ class Polygamma(Placeholder):
         yield Case(5, f32(5, value=(0.5, 1.5, 3.0, -0.5, -2.25)), symbolic=False)
         yield Case(0, f32(4), symbolic=False)
         yield Case(1, f32(4, value=(_INF, _NAN, 0.0, -0.0)), symbolic=False)
+        yield Case(1, f32(4, value=(-1.0, -2.0, -1.0009766, -30.0)), dtypes=("float32",), symbolic=False)
         yield Case(2, f32(3, value=(0.0, -1.0, -3.0)), symbolic=False)
         yield Case(3, i64(4, low=1, high=9), symbolic=False)
 
@@ -173,6 +174,10 @@ def _polygamma(g: Builder, n: int, x: Value) -> Value:
     is_below = g.less(x, 0.0)
     sign = -1.0 if n % 2 == 0 else 1.0
     above = _hurwitz(g, n + 1, g.where_(is_below, a + 1, a)) * (sign * math.factorial(n))
+    if n == 1:
+        # As PyTorch has it, with a rounded πx: at the poles it is large, not infinite.
+        sine = g.sin(g.where_(is_below, a, 0.5) * math.pi)
+        return g.where_(is_below, math.pi**2 / (sine * sine) - above, above)
     offset = offset_from_integer(g, a)
     is_pole = g.equal(offset, 0.0)
     angle = g.where_(is_pole, 0.5, offset) * math.pi
