@@ -39,6 +39,9 @@ _EXAMPLE = 6
 #: Elements of one example tensor at most.  They are never read, so they take address space only.
 _MAX_ELEMENTS = 2**33
 
+#: Calls of PyTorch that a function may make while it is traced.
+_MAX_CALLS = 2_000
+
 #: A size in the conditions of torch.export: the number of the tensor, and the axis.
 _SIZE = re.compile(r"L\['inputs'\]\[(\d+)\]\.size\(\)\[(\d+)\]")
 
@@ -121,6 +124,8 @@ class _Traced:
         try:
             with symbolic_sizes(), torch.no_grad():
                 program = torch.export.export(module, examples, strict=False, dynamic_shapes=(dynamic,))
+        except DerivationError:
+            raise
         except Exception as error:
             raise _refusal(error, function) from error
         _refuse_random(program)
@@ -131,13 +136,29 @@ class _Traced:
 
 def _module(function: Callable[..., Any]) -> Any:
     import torch
+    from torch.overrides import TorchFunctionMode
     from torch.utils._pytree import tree_leaves
+
+    class Bounded(TorchFunctionMode):
+        """Refuses a function that calls PyTorch too often: a loop over a size that a model file claims."""
+
+        calls = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.calls += 1
+            if self.calls > _MAX_CALLS:
+                raise DerivationError(
+                    f"its definition in PyTorch makes more than {_MAX_CALLS} calls at these sizes",
+                    remedy="write a pass with a decomposition",
+                )
+            return func(*args, **(kwargs or {}))
 
     class Traced(torch.nn.Module):
         present: tuple[bool, ...] = ()
 
         def forward(self, *inputs: torch.Tensor) -> Any:
-            leaves = tree_leaves(function(*inputs))
+            with Bounded():
+                leaves = tree_leaves(function(*inputs))
             for leaf in leaves:
                 if leaf is not None and not isinstance(leaf, torch.Tensor):
                     raise TypeError(f"a result is {type(leaf).__name__}, not a tensor")

@@ -231,3 +231,20 @@ def test_a_derived_form_is_written_in_the_forms_of_the_models_opset(opset: int) 
     )
     x = rows(3, 4)
     np.testing.assert_allclose(run(made, x=x)[0], torch.trapz(torch.tensor(x)).numpy(), rtol=1e-5)
+
+
+class Endless(Placeholder):
+    matches = ("Endless",)
+
+    def reference(self, x, rounds=1):
+        for _ in range(rounds):
+            x = x + 1
+        return x
+
+
+def test_a_loop_over_what_a_file_claims_is_bounded() -> None:
+    with pytest.raises(DerivationError, match="more than 2000 calls"):
+        delivered(
+            OWN + "g (float[2] x) => (float[2] y) { y = com.example.Endless <rounds = 1000000000> (x) }",
+            passes=[Endless],
+        )
