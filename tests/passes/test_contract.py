@@ -30,7 +30,9 @@ def declared() -> dict[str, type[Placeholder]]:
     for module in pkgutil.walk_packages(passes.__path__, "passes."):
         if module.ispkg or module.name.rpartition(".")[2].startswith("_"):
             continue
-        for _, member in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+        for name, member in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            if name.startswith("_"):
+                continue  # what several passes share
             if issubclass(member, Placeholder) and member.__module__ == module.name:
                 found[member.pass_name()] = member
     return found
