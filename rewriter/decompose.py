@@ -36,6 +36,7 @@ from rewriter.graph.scopes import FunctionKey, Scope, ScopeRef, function_key
 from rewriter.graph.splice import Edit, apply
 from rewriter.graph.survey import Call, Found, Keep, Survey, survey, unmatched_rules
 from rewriter.graph.target import bring, moves, refusal
+from rewriter.graph.templates import Table, Template
 from rewriter.graph.twins import check_twins
 from rewriter.graph.validate import check_inputs
 
@@ -138,6 +139,7 @@ class _Run:
         #: Standard nodes that have no form at the target.
         self._refused: list[tuple[Where, DecompositionError]] = []
         self.outliner = Outliner(self.functions) if as_function else None
+        self._templates = Table[Template]()
 
     def run(self) -> Decomposed:
         scopes = [scope for root in self.survey.roots for scope in root.scope.walk()]
@@ -192,6 +194,7 @@ class _Run:
                 self.keep,
                 self.functions,
                 self.portable,
+                self._templates,
             )
             if site.node.device_configurations:
                 self.result.warnings.append(

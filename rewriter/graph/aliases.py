@@ -55,12 +55,12 @@ class _Renamed(Mapping[str, Any]):
 
 def with_real_names(bound: Bound, aliases: Mapping[str, str]) -> Bound:
     """``bound`` with the model's own names again."""
-    if not aliases:
+    if all(alias == name for alias, name in aliases.items()):
         return bound
 
     def real(argument: Any) -> Any:
         if isinstance(argument, Ref):
-            return replace(argument, name=aliases.get(argument.name, argument.name))
+            return Ref(aliases.get(argument.name, argument.name), argument.type, argument.constant)
         return tuple(real(item) for item in argument) if isinstance(argument, tuple) else argument
 
-    return Bound({name: real(argument) for name, argument in bound.arguments.items()})
+    return Bound({name: real(argument) for name, argument in bound.arguments.items()}, bound.order)

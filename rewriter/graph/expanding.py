@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from rewriter.graph.leftover import describe
 from rewriter.graph.scopes import Scope, qualified, text
 from rewriter.graph.splice import Replacement, place
 from rewriter.graph.survey import Found, Keep, survey_root
+from rewriter.graph.templates import Table, Template, likeness
 from rewriter.placeholder.binding import Bound, Site
 from rewriter.placeholder.contract import Known
 from rewriter.placeholder.expand import Expansion, expand
@@ -86,6 +87,7 @@ class Surroundings:
     keep: Keep
     functions: Mapping[FunctionKey, FunctionProto]
     portable: bool = False
+    templates: Table[Template] = field(default_factory=Table)
 
 
 def expand_fully(here: Surroundings, found: Found, site: Site) -> tuple[Replacement, list[Region]]:
@@ -103,6 +105,32 @@ _Link = tuple[str, bytes]
 def _expand(
     here: Surroundings, match: Match, site: Site, chain: tuple[_Link, ...]
 ) -> tuple[Replacement, list[Region]]:
+    if chain:
+        _refuse_cycle(site, chain)
+    key = likeness(match, site)
+    key = None if key is None else (key, here.portable, tuple(here.scope.opsets.items()))
+    template = here.templates.get(key)
+    if template is None:
+        template = _template(here, match, site)
+        if template.is_small:
+            here.templates.keep(key, template)
+    given = list(site.node.input)
+    inputs = {local: name for local, name in zip(template.inputs, given, strict=True) if name}
+    replacement = place(template, site.node, here.names, site.where, inputs, site.wanted)
+    region = _region(here, template, site, inputs, replacement, chain)
+    if template.plain is not None:
+        replacement.domains = _used(replacement.nodes, replacement.domains)
+        region.into = list(template.plain)
+        return replacement, [region]
+    whole, inner = _nested(here, site, replacement, (*chain, _link(site)))
+    region.into = [qualified(node) for node in whole.nodes]
+    if not inner:
+        template.plain = list(region.into)
+    return whole, [region, *inner]
+
+
+def _refuse_cycle(site: Site, chain: tuple[_Link, ...]) -> None:
+    """CyclicDecompositionError where ``site`` comes from itself."""
     link = _link(site)
     if link in chain or len(chain) >= _MAX_CHAIN:
         names = [name for name, _ in (*chain, link)]
@@ -112,17 +140,15 @@ def _expand(
             where=site.where,
             remedy="one of their passes must decompose into standard operators",
         )
+
+
+def _template(here: Surroundings, match: Match, site: Site) -> Template:
     match = match.at(site)
-    plain, aliases = readable_names(site)
+    plain, _ = readable_names(site)
     standard = here.selection.standard
     lacks = None if standard is None else functools.partial(_lacks, standard, plain)
     expansion = expand(match.placeholder, plain, match=match, portable=here.portable, lacks=lacks)
-    inputs = {name: aliases.get(name, name) for name in plain.node.input if name}
-    replacement = place(expansion, site.node, here.names, site.where, inputs, site.wanted)
-    region = _region(here, match, site, expansion, aliases, replacement, chain)
-    replacement, inner = _nested(here, site, replacement, (*chain, link))
-    region.into = [qualified(node) for node in replacement.nodes]
-    return replacement, [region, *inner]
+    return Template.of(expansion, match, plain.node.input)
 
 
 def _nested(
@@ -165,8 +191,13 @@ def _nested(
         types |= replacement.types
         domains |= replacement.domains
         regions += below
-    used = {node.domain for node in nodes}
-    return Replacement(nodes, initializers, types, {d: v for d, v in domains.items() if d in used}), regions
+    return Replacement(nodes, initializers, types, _used(nodes, domains)), regions
+
+
+def _used(nodes: Sequence[NodeProto], domains: dict[str, int]) -> dict[str, int]:
+    """Those of ``domains`` that a node is in."""
+    used = {node.domain for node in nodes} if domains else ()
+    return {domain: version for domain, version in domains.items() if domain in used}
 
 
 def _lacks(standard: StandardOperators, site: Site, expansion: Expansion) -> bool:
@@ -215,20 +246,20 @@ def _placeholder(
 
 def _region(
     here: Surroundings,
-    match: Match,
+    template: Template,
     site: Site,
-    expansion: Expansion,
-    aliases: Mapping[str, str],
+    inputs: Mapping[str, str],
     replacement: Replacement,
     chain: tuple[_Link, ...],
 ) -> Region:
+    match, expansion = template.match, template.expansion
     made = {name for node in replacement.nodes for name in node.output}
     types = dict(zip(site.node.output, expansion.output_types, strict=False))
     return Region(
         match.placeholder,
         expansion.decomposition,
         expansion.reason,
-        with_real_names(expansion.bound, aliases),
+        with_real_names(expansion.bound, inputs),
         site.where,
         here.ref,
         list(zip(site.node.input, site.inputs, strict=False)),

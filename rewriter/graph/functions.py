@@ -8,6 +8,7 @@ alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from rewriter.graph.nesting import is_nested_too_much
 from rewriter.graph.runtime_types import SAME_AS_FIRST_INPUT
 from rewriter.graph.scopes import FunctionKey, Scope, function_scope
 from rewriter.graph.survey import Call, Found, Keep, Root, Survey, survey_root
+from rewriter.graph.templates import Table, likeness
 from rewriter.graph.types import contradicts, refine, without_made_up, without_sizes, wrong_sizes
 from rewriter.placeholder.binding import Site
 from rewriter.placeholder.contract import Known
@@ -34,12 +36,12 @@ from rewriter.placeholder.expand import infer_types
 from rewriter.types import TensorType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from onnx import AttributeProto
     from onnx.shape_inference import InferenceContext
 
-    from rewriter.placeholder.registry import Selection
+    from rewriter.placeholder.registry import Match, Selection
     from rewriter.storage import ModelFile
 
 #: Deepest nesting of calls that is followed.
@@ -71,6 +73,9 @@ class Frames:
         self._made: dict[tuple[Any, ...], Frame] = {}
         self._open: list[tuple[Frame, list[Found | Call]]] = []
         self._interrupts: list[BaseException] = []
+        #: What passes inferred, and types as they are read: each once.
+        self._inferred = Table[Sequence[TensorType | None]]()
+        self._read = Table[TensorType]()
         self._reads = {key: _inputs_that_matter(root, found.holding) for key, root in found.functions.items()}
 
     def infer_main(self) -> None:
@@ -118,7 +123,7 @@ class Frames:
         if types is None:
             known = [self.type_of(frame, found.scope, name) if name else None for name in node.input]
         else:
-            known = [without_made_up(TensorType.from_proto(proto), self.symbols) for proto in types]
+            known = [self._type(proto) for proto in types]
         return Site(
             node,
             tuple(known),
@@ -131,6 +136,18 @@ class Frames:
             if found.standard
             else (),
         )
+
+    def _type(self, proto: TypeProto | None) -> TensorType | None:
+        """The type in ``proto``, without names that inference made up."""
+        if proto is None:
+            return None
+        raw = proto.SerializeToString(deterministic=True)
+        known = self._read.get(raw)
+        if known is None:
+            known = without_made_up(TensorType.from_proto(proto), self.symbols)
+            if known is not None:
+                self._read.keep(raw, known)
+        return known
 
     def opset(self, scope: Scope) -> int:
         """The version of the default domain that what stands in ``scope`` is written in."""
@@ -222,7 +239,7 @@ class Frames:
             return False
         for site in sites:
             for proto, name in zip(frame.seen.get(site) or (), site.node.input, strict=False):
-                known = without_made_up(TensorType.from_proto(proto), self.symbols)
+                known = self._type(proto)
                 if name and (known is None or known.shape is None or None in known.shape):
                     return False
         return True
@@ -295,11 +312,9 @@ class Frames:
 
     def _placeholder(self, frame: Frame, found: Found, types: Types) -> Types:
         assert found.match is not None
-        site, _ = readable_names(self.site(frame, found, types))
         inferred: Sequence[TensorType | None] = ()
         try:
-            match = found.match.at(site)
-            inferred = infer_types(match.placeholder, site, match=match)
+            inferred = self._infer_types(found.match, self.site(frame, found, types))
         except RewriteError as error:
             frame.errors.setdefault(found, error)
         except Exception as error:  # noqa: BLE001  (a pass is anybody's code)
@@ -320,6 +335,17 @@ class Frames:
             old = without_sizes(old, frame.wrong_sizes)
             answer.append(_proto(without_made_up(refine(new, old, self.symbols), self.symbols)))
         return answer
+
+    def _infer_types(self, match: Match, site: Site) -> Sequence[TensorType | None]:
+        """What a pass says of the outputs; asked once where it cannot tell two placeholders apart."""
+        key = likeness(match, site)
+        known = self._inferred.get(key)
+        if known is None:
+            plain, _ = readable_names(site)
+            exact = match.at(plain)
+            known = infer_types(exact.placeholder, plain, match=exact)
+            self._inferred.keep(key, known)
+        return known
 
     def _call(self, frame: Frame, call: Call, types: Types) -> Types:
         if call.callee not in self.survey.holding and (

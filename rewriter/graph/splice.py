@@ -10,6 +10,7 @@ from onnx import FunctionProto, NodeProto, TensorProto, ValueInfoProto
 from rewriter.errors import DecompositionFault
 from rewriter.graph.names import value_named
 from rewriter.graph.scopes import first_output, graphs_of, text
+from rewriter.graph.templates import assembled
 from rewriter.graph.types import without_made_up
 from rewriter.storage.wire import varint
 
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 
     from rewriter.errors import Where
     from rewriter.graph.names import Names
-    from rewriter.placeholder.expand import Expansion
+    from rewriter.graph.templates import Piece, Template
     from rewriter.types import TensorType
+
+#: An Identity as it is serialised, but for its names.
+_IDENTITY = NodeProto(op_type="Identity").SerializeToString()
 
 
 @dataclass
@@ -49,25 +53,57 @@ def base_name(node: NodeProto) -> str:
 
 
 def place(
-    expansion: Expansion,
+    template: Template,
     node: NodeProto,
     names: Names,
     where: Where,
     inputs: Mapping[str, str],
     wanted: Sequence[bool] = (),
 ) -> Replacement:
-    """``expansion`` under names of its own, with the outputs of ``node``.
+    """The expansion of ``template`` under names of its own, with the outputs of ``node``.
 
     ``inputs`` gives the model's names for the inputs as the expansion spells them.  An output that is one of the
     inputs, a constant, or the same value as another output gets an Identity: rewiring the readers instead would
     change nodes that are none of ours.  The placeholder's metadata and doc string go to every new node.
     """
+    expansion = template.expansion
     base = base_name(node)
     mapping = dict(inputs)
+    identities = _outputs(template, node, mapping, wanted, where)
+    wish = f"{base}/constant"
+    initializers: list[TensorProto] = []
+    for tensor in expansion.initializers:
+        copy = TensorProto()
+        copy.CopyFrom(tensor)
+        copy.name = mapping[tensor.name] = names.fresh(wish)
+        initializers.append(copy)
+    parts = [_named(piece, mapping, names, base, where) for piece in template.pieces]
+    for local, final in identities:
+        if local not in mapping:
+            raise DecompositionFault(
+                f"the decomposition gives an unknown value '{local}' as its output", where=where
+            )
+        parts.append(("Identity", _IDENTITY, [mapping[local]], [final]))
+    keeps_name = len(parts) == 1 and bool(node.name)
+    heading = (
+        _heading(node).SerializeToString() if node.HasField("doc_string") or node.metadata_props else b""
+    )
+    finished = [
+        assembled(heading, rest, reads, makes, base if keeps_name else names.fresh(f"{base}/{op_type}"))
+        for op_type, rest, reads, makes in parts
+    ]
+    types = {mapping[local]: known for local, known in expansion.types.items() if local in mapping}
+    results = zip(node.output, expansion.output_types, strict=False)
+    types |= {final: known for final, known in results if final and known is not None}
+    return Replacement(finished, initializers, types, dict(expansion.domains))
+
+
+def _outputs(
+    template: Template, node: NodeProto, mapping: dict[str, str], wanted: Sequence[bool], where: Where
+) -> list[tuple[str, str]]:
+    """The outputs that need an Identity, with the values behind them; ``mapping`` gets the others."""
     identities: list[tuple[str, str]] = []
-    made = {name for new in expansion.nodes for name in new.output if name}
-    constants = {tensor.name for tensor in expansion.initializers}
-    outputs = list(expansion.outputs)
+    outputs = template.expansion.outputs
     for index, final in enumerate(node.output):
         if not final:
             continue
@@ -78,38 +114,40 @@ def place(
             raise DecompositionFault(
                 f"the decomposition leaves out output {index} ('{text(final)}')", where=where
             )
-        if local in made and local not in mapping:
+        if local in template.made and local not in mapping:
             mapping[local] = final
         else:
             identities.append((local, final))
-    for tensor in expansion.initializers:
-        mapping[tensor.name] = names.fresh(f"{base}/constant")
-    single = len(expansion.nodes) + len(identities) == 1
-    heading = _heading(node)
-    nodes = [_renamed(new, mapping, names, base, where) for new in expansion.nodes]
-    for local, final in identities:
-        if local not in mapping and local not in constants:
-            raise DecompositionFault(
-                f"the decomposition gives an unknown value '{local}' as its output", where=where
-            )
-        nodes.append(with_names(NodeProto(op_type="Identity"), [mapping[local]], [final]))
-    finished: list[NodeProto] = []
-    for new in nodes:
-        complete = NodeProto()
-        complete.CopyFrom(heading)
-        complete.MergeFrom(new)
-        complete.name = base if single and node.name else names.fresh(f"{base}/{new.op_type}")
-        finished.append(complete)
-    initializers: list[TensorProto] = []
-    for tensor in expansion.initializers:
-        copy = TensorProto()
-        copy.CopyFrom(tensor)
-        copy.name = mapping[tensor.name]
-        initializers.append(copy)
-    types = {mapping[local]: known for local, known in expansion.types.items() if local in mapping}
-    results = zip(node.output, expansion.output_types, strict=False)
-    types |= {final: known for final, known in results if final and known is not None}
-    return Replacement(finished, initializers, types, dict(expansion.domains))
+    return identities
+
+
+def _named(
+    piece: Piece, mapping: dict[str, str], names: Names, base: str, where: Where
+) -> tuple[str, bytes, list[str], list[str]]:
+    """Operator, serialised rest, inputs and outputs of a new node under final names; ``mapping`` gets its outputs."""
+    reads = _known(piece.inputs, mapping, piece.op_type, where)
+    makes: list[str] = []
+    for index, name in enumerate(piece.outputs):
+        if name and name not in mapping:
+            mapping[name] = names.fresh(f"{base}/{piece.op_type}_output_{index}")
+        makes.append(mapping[name] if name else name)
+    rest = piece.rest
+    if piece.has_bodies:
+        copy = NodeProto.FromString(rest)
+        for _, _, graph in graphs_of(copy):
+            _rename_body(graph, mapping, names, base, where)
+        rest = copy.SerializeToString()
+    return piece.op_type, rest, reads, makes
+
+
+def _known(local: Iterable[str], mapping: Mapping[str, str], op_type: str, where: Where) -> list[str]:
+    """The final names of what a new node reads."""
+    try:
+        return [mapping[name] if name else name for name in local]
+    except KeyError as error:
+        raise DecompositionFault(
+            f"{op_type} reads '{error.args[0]}', which nothing in the decomposition makes", where=where
+        ) from None
 
 
 def _heading(node: NodeProto) -> NodeProto:
@@ -125,19 +163,9 @@ def _heading(node: NodeProto) -> NodeProto:
 
 def _renamed(node: NodeProto, mapping: dict[str, str], names: Names, base: str, where: Where) -> NodeProto:
     """A copy of ``node`` with local names made final; ``mapping`` grows by its outputs."""
-
-    def known(name: str) -> str:
-        if not name:
-            return name
-        if name not in mapping:
-            raise DecompositionFault(
-                f"{node.op_type} reads '{name}', which nothing in the decomposition makes", where=where
-            )
-        return mapping[name]
-
     copy = NodeProto()
     copy.CopyFrom(node)
-    inputs = [known(name) for name in node.input]
+    inputs = _known(node.input, mapping, node.op_type, where)
     stem = f"{base}/{node.op_type}_output"
     outputs: list[str] = []
     for index, name in enumerate(node.output):

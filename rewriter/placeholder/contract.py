@@ -108,6 +108,9 @@ class Placeholder:
     several marked with :func:`decomposition`.  Their parameters are those of the operator, in its own order (see
     :mod:`rewriter.placeholder.signature`); all but one may leave out what they do not use.  :meth:`cases` says on what
     it is tested.
+
+    What is built may depend on the types, the known values and the parameters.  It must not depend on ``Value.name`` or
+    ``g.where``: placeholders that differ in these alone share one expansion (:mod:`rewriter.graph.templates`).
     """
 
     #: What the pass is called on the command line; by default the class name in snake_case.
