@@ -1,0 +1,1 @@
+"""Linear algebra on real matrices and batches of them."""
