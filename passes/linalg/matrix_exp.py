@@ -31,6 +31,7 @@ class MatrixExp(Placeholder):
     """
 
     matches = ("MatrixExp", "aten::linalg_matrix_exp", "aten::matrix_exp")
+    shapes = "A: ... N N"
     dtypes = ("float32", "float64")
     finite = True
 

@@ -38,6 +38,7 @@ class Qr(_Reflections):
     """
 
     matches = ("aten::linalg_qr",)
+    shapes = "A: ... M N"
     outputs = ("Q", "R")
 
     def reference(self, A: Any, mode: str = "reduced") -> Any:
@@ -73,6 +74,7 @@ class Geqrf(_Reflections):
     """R, the reflections' vectors below it, and their factors; the meaning of `torch.geqrf`."""
 
     matches = ("aten::geqrf",)
+    shapes = "A: ... M N"
     outputs = ("a", "tau")
 
     def reference(self, A: Any) -> Any:
@@ -94,6 +96,7 @@ class HouseholderProduct(_Reflections):
     """The first columns of Q from its reflections; the meaning of `torch.linalg.householder_product`."""
 
     matches = ("aten::linalg_householder_product", "aten::orgqr")
+    shapes = "A: ... M N; tau: ... K"
 
     def reference(self, A: Any, tau: Any) -> Any:
         import torch
@@ -116,6 +119,7 @@ class Ormqr(_Reflections):
     """Q·C, Qᵀ·C, C·Q or C·Qᵀ with Q from its reflections; the meaning of `torch.ormqr`."""
 
     matches = ("aten::ormqr",)
+    shapes = "A: ... M N; tau: ... K; C: ... _ _"
 
     def reference(self, A: Any, tau: Any, C: Any, left: bool = True, transpose: bool = False) -> Any:
         import torch

@@ -29,6 +29,7 @@ class Svd(Placeholder):
     """
 
     matches = ("aten::_linalg_svd",)
+    shapes = "A: ... M N"
     outputs = ("U", "S", "Vh")
     dtypes = ("float32", "float64")
     finite = True
@@ -106,6 +107,7 @@ class Pinv(Placeholder):
     """
 
     matches = ("aten::linalg_pinv",)
+    shapes = "A: ... M N; atol: ...; rtol: ..."
     dtypes = ("float32", "float64")
     finite = True
 
