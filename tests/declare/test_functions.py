@@ -150,6 +150,7 @@ def test_manifest_says_what_stays() -> None:
             "decomposition": "slices",
             "into": ["Concat", "Slice"],
             "count": 1,
+            "verdicts": {"verified": 1},
         },
         {
             "operator": "com.example::Swish",
@@ -157,6 +158,7 @@ def test_manifest_says_what_stays() -> None:
             "decomposition": "decompose",
             "into": ["Mul", "Sigmoid"],
             "count": 1,
+            "verdicts": {"verified": 1},
         },
     ]
     (sentence,) = (p.value for p in model.metadata_props if p.key == "custom_op_info")
