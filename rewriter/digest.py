@@ -40,6 +40,9 @@ BY_VALUE = 1024
 DIGEST_VERSION = 2
 _COUNTS = frozenset({TensorProto.INT64, TensorProto.INT32, TensorProto.BOOL})
 
+#: Fields of an attribute that count as they are.
+_FIELDS = frozenset({"name", "ref_attr_name", "type", "f", "i", "s", "floats", "ints", "strings"})
+
 
 class Payloads(Protocol):
     """Where the payloads of a model's tensors can be read (a ``ModelFile``)."""
@@ -84,7 +87,21 @@ class _Hasher:
         self.messages(b"annotation", graph.quantization_annotation)
         self.messages(b"initializer", (self.tensor(t, weight=True) for t in graph.initializer))
         self.messages(b"sparse", (self.sparse(s) for s in graph.sparse_initializer))
-        self.messages(b"node", map(self.node, graph.node))
+        self.nodes(graph.node)
+
+    def nodes(self, nodes: Iterable[NodeProto]) -> None:
+        """Most nodes count as they are, and are not copied."""
+        for node in nodes:
+            whole = (
+                not node.HasField("doc_string")
+                and not node.metadata_props
+                and all(map(self.is_whole, node.attribute))
+            )
+            self.add(b"node", (node if whole else self.node(node)).SerializeToString(deterministic=True))
+
+    def is_whole(self, attribute: AttributeProto) -> bool:
+        """Whether nothing in ``attribute`` is left out or reduced."""
+        return {field.name for field, _ in attribute.ListFields()} <= _FIELDS
 
     def function(self, function: FunctionProto) -> None:
         head = FunctionProto()
@@ -95,7 +112,7 @@ class _Hasher:
             self.reduce_attribute(attribute)
         self.messages(b"function", [head])
         self.messages(b"value", map(_value, function.value_info))
-        self.messages(b"node", map(self.node, function.node))
+        self.nodes(function.node)
 
     def node(self, node: NodeProto) -> NodeProto:
         copy = NodeProto()

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from rewriter.domains import normal_domain, runtime_of
+from rewriter.graph.opsets import operators
 from rewriter.graph.scopes import called_function, function_key, function_scope, main_scope
 from rewriter.manifest import KEY, SENTENCE_KEY, Manifest
 from rewriter.report import Declared
@@ -89,6 +90,8 @@ def declared(model: ModelProto, kept: Collection[tuple[str, str]]) -> tuple[list
 
     A call to a function of the model is none, whatever its domain.
     """
+    if not kept and not any(runtime_of(normal_domain(domain)) for domain, _ in operators(model)):
+        return [], []
     functions = {function_key(function) for function in model.functions}
     counts: Counter[tuple[str, str, int]] = Counter()
     for root in (main_scope(model), *map(function_scope, model.functions)):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+#: Nodes whose results may be known.
+_FOLLOWED = frozenset({"Constant", *OPERATORS})
 #: Longest chain of operators that is followed.
 _MAX_DEPTH = 16
 #: Elements that are computed at most, over a scope and the bodies in it.
@@ -56,7 +58,14 @@ class Constants(Mapping[str, Array]):
     def _index(self) -> dict[str, NodeProto]:
         if self._nodes is None:
             graph = self._scope.graph
-            self._nodes = {name: node for node in graph.node for name in node.output}
+            # An inner scope's other values matter as well: they hide the outer scope's.
+            every = self._scope.parent is not None
+            self._nodes = {
+                name: node
+                for node in graph.node
+                if every or node.op_type in _FOLLOWED
+                for name in node.output
+            }
             if isinstance(graph, FunctionProto):
                 self._variable = frozenset(graph.input)
             else:

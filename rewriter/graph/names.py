@@ -69,10 +69,10 @@ class Names:
 
     def _add_graph(self, graph: GraphProto | FunctionProto) -> None:
         taken = self._taken
-        for node in graph.node:
-            taken.update(node.output)
-            taken.update(node.input)
-            taken.add(node.name)
+        nodes = graph.node
+        taken.update([name for node in nodes for name in node.output])
+        taken.update([name for node in nodes for name in node.input])
+        taken.update([node.name for node in nodes])
         taken.update(value.name for value in graph.value_info)
         if isinstance(graph, FunctionProto):
             taken.update(graph.input, graph.output)

@@ -8,7 +8,7 @@ from onnx import defs
 
 from rewriter.domains import MINIMUM_OPSET, normal_domain
 from rewriter.errors import OpsetError
-from rewriter.graph.scopes import graphs_of
+from rewriter.graph.scopes import graphs_of, has_bodies
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -134,17 +134,34 @@ def remove_imports(owner: ModelProto | FunctionProto, gone: set[str]) -> None:
             del owner.opset_import[index]
 
 
+def operators(model: ModelProto) -> set[tuple[str, str]]:
+    """Domain and name, as they are spelt, of every node in the main graph, the functions and their bodies."""
+    found: set[tuple[str, str]] = set()
+    for owner in (model.graph, *model.functions):
+        found |= _operators(owner)
+    return found
+
+
 def used_domains(model: ModelProto) -> set[str]:
     """Every domain that a node anywhere in the model uses, or a function is in, or imports."""
-    found: set[str] = set()
-    for function in model.functions:
-        found.add(function.domain)
-        found |= {item.domain for item in function.opset_import}
-        found |= {node.domain for node in all_nodes(function)}
-    found |= {node.domain for node in all_nodes(model.graph)}
+    found = operators(model)
     for training in model.training_info:
         for graph in (training.initialization, training.algorithm):
-            found |= {node.domain for node in all_nodes(graph)}
+            found |= _operators(graph)
+    domains = {domain for domain, _ in found}
+    for function in model.functions:
+        domains.add(function.domain)
+        domains |= {item.domain for item in function.opset_import}
+    return domains
+
+
+def _operators(graph: GraphProto | FunctionProto) -> set[tuple[str, str]]:
+    found: set[tuple[str, str]] = set()
+    waiting: list[GraphProto | FunctionProto] = [graph]
+    while waiting:
+        nodes = waiting.pop().node
+        found.update([(node.domain, node.op_type) for node in nodes])
+        waiting += [body for node in nodes if has_bodies(node) for _, _, body in graphs_of(node)]
     return found
 
 
@@ -154,4 +171,5 @@ def all_nodes(graph: GraphProto | FunctionProto) -> Iterator[NodeProto]:
     while waiting:
         for node in waiting.pop().node:
             yield node
-            waiting.extend(body for _, _, body in graphs_of(node))
+            if has_bodies(node):
+                waiting.extend(body for _, _, body in graphs_of(node))

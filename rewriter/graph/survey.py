@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rewriter.domains import is_standard_domain, is_standard_operator, normal_domain, runtime_of
@@ -76,7 +77,7 @@ class Found:
     #: An operator of ONNX itself, which the target lacks.
     standard: bool = False
 
-    @property
+    @cached_property
     def where(self) -> Where:
         return self.scope.where(self.node)
 

@@ -14,6 +14,7 @@ from rewriter.errors import RewriteError
 from rewriter.report import size_text
 from rewriter.simplify import accept, batchnorm, culprits, pins
 from rewriter.simplify.accept import Refused, measure
+from rewriter.simplify.limits import DEFAULT_MEMORY, DEFAULT_TIMEOUT, NOTHING
 from rewriter.simplify.prepare import CannotPrepare, prepare
 from rewriter.simplify.process import NoMemory, Task, run_worker
 from rewriter.simplify.restore import CannotRestore, restore
@@ -21,11 +22,6 @@ from rewriter.worker.driver import CannotStart, OutOfTime, WorkerFailed
 
 if TYPE_CHECKING:
     from rewriter.storage import ModelFile
-
-#: Seconds of wall clock for the stage's worker processes, all attempts together.
-DEFAULT_TIMEOUT: Final = 300.0
-#: Bytes of address space that a worker may map beyond its libraries.
-DEFAULT_MEMORY: Final = 4 << 30
 
 #: ``equal(before, after)``: None, or how the two models differ.
 Equal = Callable[[ModelProto, ModelProto], str | None]
@@ -68,8 +64,6 @@ ATTEMPTS: Final = (
     Attempt("without constant folding", Task(fold=False)),
     Attempt("constant folding only", Task(optimise=False)),
 )
-#: The ``reason`` where the simplifier left the model as it was.
-NOTHING: Final = "nothing to simplify"
 #: How often an attempt is repeated with further nodes held back, before folding is given up altogether.
 HOLDS: Final = 3
 
