@@ -64,7 +64,9 @@ class Cholesky(Placeholder):
     def reference(self, A: Any, upper: bool = False, check_errors: bool = False) -> Any:
         import torch
 
-        return tuple(torch.linalg.cholesky_ex(A, upper=upper, check_errors=check_errors))
+        # The triangle that is read; the gradient of PyTorch's own operator is spread over both.
+        whole = A.triu() + A.triu(1).mT if upper else A.tril() + A.tril(-1).mT
+        return tuple(torch.linalg.cholesky_ex(whole, upper=upper, check_errors=check_errors))
 
     def decompose(
         self, g: Builder, A: Value, upper: bool = False, check_errors: bool = False
@@ -112,7 +114,7 @@ class CholeskyInverse(Placeholder):
     def reference(self, L: Any, upper: bool = False) -> Any:
         import torch
 
-        return torch.cholesky_inverse(L, upper=upper)
+        return torch.cholesky_inverse(L.triu() if upper else L.tril(), upper=upper)
 
     def decompose(self, g: Builder, L: Value, upper: bool = False) -> Value:
         check_matrix(g, L, square=True)
@@ -141,7 +143,7 @@ class CholeskySolve(Placeholder):
     def reference(self, B: Any, L: Any, upper: bool = False) -> Any:
         import torch
 
-        return torch.cholesky_solve(B, L, upper=upper)
+        return torch.cholesky_solve(B, L.triu() if upper else L.tril(), upper=upper)
 
     def decompose(self, g: Builder, B: Value, L: Value, upper: bool = False) -> Value:
         check_matrix(g, L, square=True)

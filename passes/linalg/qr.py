@@ -80,7 +80,7 @@ class Geqrf(_Reflections):
     def reference(self, A: Any) -> Any:
         import torch
 
-        return tuple(torch.geqrf(A))
+        return tuple(torch.geqrf(A.detach()))  # it has no derivative
 
     def decompose(self, g: Builder, A: Value) -> tuple[Value, Value]:
         check_matrix(g, A)
