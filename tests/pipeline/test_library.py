@@ -26,6 +26,7 @@ def test_every_option_of_the_command_is_an_argument() -> None:
     arguments = set(python_inspect.signature(rewriter.rewrite).parameters)
     renamed = {
         "no_derived": "derived",
+        "targets": "target",
         "no_simplify": "simplify",
         "no_verify": "verify",
         "input_range": "input_ranges",
