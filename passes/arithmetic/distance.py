@@ -26,6 +26,7 @@ class Cdist(Placeholder):
     """The p-norm of each row of `x1` less each row of `x2`; the meaning of `torch.cdist`."""
 
     matches = ("Cdist", "aten::cdist", "aten::_cdist_forward")
+    shapes = "x1: ... P M; x2: ... R M"
     # Sums, and roots of sums that lose a digit where the difference of two products is small.
     tolerances = {"float32": (1e-4, 1e-4)}  # noqa: RUF012
 
@@ -70,6 +71,7 @@ class Pdist(Placeholder):
     """The p-norms of the differences of the rows of a matrix, of each pair once; the meaning of `torch.pdist`."""
 
     matches = ("Pdist", "aten::pdist", "aten::_pdist_forward")
+    shapes = "x: N M"
     tolerances = {"float32": (4e-6, 1e-6)}  # noqa: RUF012
 
     def reference(self, x: Any, p: float = 2.0) -> Any:

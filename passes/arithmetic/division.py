@@ -49,6 +49,7 @@ class FloorDivide(Placeholder):
     """
 
     matches = ("FloorDivide", "aten::floor_divide")
+    shapes = "x: ...; other: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, other: Any) -> Any:
@@ -79,6 +80,7 @@ class Remainder(Placeholder):
     """The remainder with the sign of the divisor; the meaning of `torch.remainder`, Python's %."""
 
     matches = ("Remainder", "aten::remainder")
+    shapes = "x: ...; other: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, other: Any) -> Any:
@@ -102,6 +104,7 @@ class Fmod(Placeholder):
     """The remainder with the sign of the dividend; the meaning of `torch.fmod`, C's fmod and %."""
 
     matches = ("Fmod", "aten::fmod")
+    shapes = "x: ...; other: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, other: Any) -> Any:
@@ -123,6 +126,8 @@ class Fmod(Placeholder):
 
 class _Shift(Placeholder):
     """A shift of the bits of integers; a distance of all bits or more, or below 0, leaves none of them."""
+
+    shapes = "x: ...; other: ..."
 
     def cases(self) -> Iterator[Case]:
         yield Case(i64(3, 4, low=-9, high=9), i64(4, low=0, high=5))
@@ -174,6 +179,7 @@ class Gcd(Placeholder):
     """The greatest common divisor of integers; the meaning of `torch.gcd`."""
 
     matches = ("Gcd", "aten::gcd")
+    shapes = "x: ...; other: ..."
     dtypes = ("int64",)
 
     def reference(self, x: Any, other: Any) -> Any:
@@ -193,6 +199,7 @@ class Lcm(Placeholder):
     """The least common multiple of integers; the meaning of `torch.lcm`."""
 
     matches = ("Lcm", "aten::lcm")
+    shapes = "x: ...; other: ..."
     dtypes = ("int64",)
 
     def reference(self, x: Any, other: Any) -> Any:

@@ -51,6 +51,7 @@ class Frexp(Placeholder):
     """The mantissa, 1/2 to 1 in size, and the exponent of 2, an int32; the meaning of `torch.frexp`."""
 
     matches = ("Frexp", "aten::frexp")
+    shapes = "x: ..."
     outputs = ("mantissa", "exponent")
     tolerances = ELEMENTWISE
 
@@ -78,6 +79,7 @@ class Nextafter(Placeholder):
     """The number next to `x` in the direction of `other`; the meaning of `torch.nextafter`."""
 
     matches = ("Nextafter", "aten::nextafter")
+    shapes = "x: ...; other: ..."
     dtypes = ("float32", "float64")
     tolerances = {"float32": (0.0, 0.0), "float64": (0.0, 0.0)}  # noqa: RUF012
 
@@ -119,6 +121,7 @@ class Heaviside(Placeholder):
     """0 below 0, 1 above, and at 0 what `values` says; the meaning of `torch.heaviside`."""
 
     matches = ("Heaviside", "aten::heaviside")
+    shapes = "x: ...; values: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any, values: Any) -> Any:
@@ -150,6 +153,7 @@ class Angle(Placeholder):
     """π below 0, NaN at NaN, and 0 elsewhere: the angle of real numbers; the meaning of `torch.angle`."""
 
     matches = ("Angle", "aten::angle")
+    shapes = "x: ..."
     tolerances = ELEMENTWISE
 
     def reference(self, x: Any) -> Any:
@@ -177,6 +181,7 @@ class Nansum(Placeholder):
     """
 
     matches = ("Nansum", "aten::nansum")
+    shapes = "x: ..."
 
     def reference(self, x: Any, dim: Any = None, keepdim: bool = False, dtype: int | None = None) -> Any:
         import torch

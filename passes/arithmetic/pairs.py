@@ -25,6 +25,8 @@ _SPECIAL = (_INF, -_INF, _NAN, 0.0, -0.0, 1.0, -2.5)
 class _Pair(Placeholder):
     """A function of two tensors, broadcast; subclasses say which, and how it is written."""
 
+    shapes = "x: ...; other: ..."
+
     tolerances = ELEMENTWISE
 
     def cases(self) -> Iterator[Case]:
@@ -100,6 +102,7 @@ class Signbit(Placeholder):
     """
 
     matches = ("Signbit", "aten::signbit")
+    shapes = "x: ..."
 
     def reference(self, x: Any) -> Any:
         import torch

@@ -18,6 +18,7 @@ class MaskedSelect(Placeholder):
     """The elements of `x` where `mask` is true, in one row; the two are broadcast: `torch.masked_select`."""
 
     matches = ("MaskedSelect", "aten::masked_select")
+    shapes = "x: ...; mask: ..."
     dtypes = SORTED
     tolerances = EXACT
 

@@ -24,6 +24,7 @@ class Prod(Placeholder):
     """
 
     matches = ("aten::prod",)
+    shapes = "x: ..."
     dtypes = SORTED
 
     def reference(

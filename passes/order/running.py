@@ -28,6 +28,7 @@ class Cummax(RunningExtreme):
     """The largest element up to each one along `dim`, and its index; the meaning of `torch.cummax`."""
 
     matches = ("Cummax", "aten::cummax")
+    shapes = "x: ..."
     largest = True
 
     def reference(self, x: Any, dim: int) -> Any:
@@ -40,6 +41,7 @@ class Cummin(RunningExtreme):
     """The smallest element up to each one along `dim`, and its index; the meaning of `torch.cummin`."""
 
     matches = ("Cummin", "aten::cummin")
+    shapes = "x: ..."
     largest = False
 
     def reference(self, x: Any, dim: int) -> Any:
@@ -56,6 +58,7 @@ class Cumprod(Placeholder):
     """
 
     matches = ("Cumprod", "aten::cumprod")
+    shapes = "x: ..."
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = SORTED
 
@@ -123,6 +126,7 @@ class Logcumsumexp(Placeholder):
     """
 
     matches = ("Logcumsumexp", "aten::logcumsumexp")
+    shapes = "x: ..."
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = ("float16", "float32", "float64")
 

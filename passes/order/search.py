@@ -32,6 +32,7 @@ class Searchsorted(Placeholder):
     """
 
     matches = ("Searchsorted", "aten::searchsorted")
+    shapes = "sorted_sequence: ...; values: ...; sorter: ..."
     dtypes = _SEARCHED
 
     def reference(
@@ -92,8 +93,8 @@ class Bucketize(Placeholder):
     """The place of each element of `x` among `boundaries`; the meaning of `torch.bucketize`."""
 
     matches = ("Bucketize", "aten::bucketize")
+    shapes = "x: ...; boundaries: B"
     dtypes = _SEARCHED
-    shapes = "boundaries: _"
 
     def reference(self, x: Any, boundaries: Any, out_int32: bool = False, right: bool = False) -> Any:
         import torch

@@ -23,6 +23,7 @@ class Median(RankedElement):
     """The lower median along `dim`, and its index; without `dim` of all elements: `torch.median`.  NaN counts."""
 
     matches = ("Median", "aten::median")
+    shapes = "x: ..."
 
     def reference(self, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         import torch
@@ -49,6 +50,7 @@ class Nanmedian(RankedElement):
     """The lower median along `dim` of what is not NaN, and its index: `torch.nanmedian`."""
 
     matches = ("Nanmedian", "aten::nanmedian")
+    shapes = "x: ..."
 
     def reference(self, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         import torch
@@ -74,6 +76,7 @@ class Kthvalue(RankedElement):
     """The k-th smallest element along `dim`, and its index, NaN above all numbers: `torch.kthvalue`."""
 
     matches = ("Kthvalue", "aten::kthvalue")
+    shapes = "x: ..."
 
     def reference(self, x: Any, k: int, dim: int = -1, keepdim: bool = False) -> Any:
         import torch
@@ -99,6 +102,7 @@ class Mode(RankedElement):
     """The most frequent element along `dim`, the smallest of several, and an index of it: `torch.mode`."""
 
     matches = ("Mode", "aten::mode")
+    shapes = "x: ..."
 
     def reference(self, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
         import torch

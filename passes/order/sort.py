@@ -22,6 +22,7 @@ class Sort(Placeholder):
     """
 
     matches = ("Sort", "aten::sort")
+    shapes = "x: ..."
     outputs = ("values", "indices")
     aliases = {"axis": "dim"}  # noqa: RUF012
     dtypes = SORTED

@@ -23,6 +23,7 @@ class DiagonalScatter(Placeholder):
     """`x` with `src` on its diagonal over `dim1` and `dim2`, `offset` above the main one: `torch.diagonal_scatter`."""
 
     matches = ("DiagonalScatter", "aten::diagonal_scatter")
+    shapes = "x: ...; src: ..."
     dtypes = _WRITTEN
     tolerances = {name: EXACT[name] for name in _WRITTEN}  # noqa: RUF012
 
@@ -72,6 +73,7 @@ class AsStridedScatter(Placeholder):
     """
 
     matches = ("AsStridedScatter", "aten::as_strided_scatter")
+    shapes = "x: ...; src: ..."
     dtypes = _WRITTEN
     tolerances = {name: EXACT[name] for name in _WRITTEN}  # noqa: RUF012
 

@@ -32,6 +32,8 @@ _ZEROS = ((5.783185962946785, 30.471262343662087), (14.681970642123893, 49.21845
 
 
 class _Bessel(Unary):
+    shapes = "x: ..."
+
     def cases(self) -> Iterator[Case]:
         yield Case(f32(2, 3, 8))
         yield Case(f32(60, draw=lambda rng, shape: rng.uniform(-20, 40, shape)), symbolic=False)
@@ -146,6 +148,8 @@ class I1e(_Bessel):
 
 class _K(_Bessel):
     """K or exp(x)·K, of one order."""
+
+    shapes = "x: ..."
 
     order: ClassVar[int]
     scaled: ClassVar[bool]

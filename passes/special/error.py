@@ -26,6 +26,7 @@ class Log1p(Unary):
     """ln(1 + x), elementwise, also where 1 + x rounds to 1; the meaning of `torch.log1p`."""
 
     matches = ("Log1p", "aten::log1p", "aten::special_log1p")
+    shapes = "x: ..."
     name = "log1p"
     operator = "log1p"
     tolerances = ELEMENTWISE
@@ -42,6 +43,7 @@ class Expm1(Unary):
     """exp(x) − 1, elementwise, also where exp(x) rounds to 1; the meaning of `torch.expm1`."""
 
     matches = ("Expm1", "aten::expm1", "aten::special_expm1")
+    shapes = "x: ..."
     name = "expm1"
     operator = "expm1"
     tolerances = ELEMENTWISE
@@ -57,6 +59,7 @@ class Erfc(Unary):
     """1 − erf(x), elementwise, with all digits where it is small; the meaning of `torch.erfc`."""
 
     matches = ("Erfc", "aten::erfc", "aten::special_erfc")
+    shapes = "x: ..."
     operator = "erfc"
     tolerances = _FEW
 
@@ -71,6 +74,7 @@ class Erfcx(Unary):
     """exp(x²)·erfc(x), elementwise; the meaning of `torch.special.erfcx`."""
 
     matches = ("Erfcx", "aten::special_erfcx")
+    shapes = "x: ..."
     operator = "special_erfcx"
     # PyTorch rounds x² before it takes its exponential.
     tolerances = {"float32": (8e-6, 1e-37)}  # noqa: RUF012
@@ -86,6 +90,7 @@ class LogNdtr(Unary):
     """ln of the normal distribution function, elementwise; the meaning of `torch.special.log_ndtr`."""
 
     matches = ("LogNdtr", "aten::special_log_ndtr")
+    shapes = "x: ..."
     operator = "special_log_ndtr"
     tolerances = _FEW
 
@@ -107,6 +112,7 @@ class Erfinv(Unary):
     """
 
     matches = ("Erfinv", "aten::erfinv", "aten::special_erfinv")
+    shapes = "x: ..."
     operator = "erfinv"
     tolerances = _FEW
 
@@ -138,6 +144,7 @@ class Ndtri(Unary):
     """
 
     matches = ("Ndtri", "aten::special_ndtri")
+    shapes = "x: ..."
     operator = "special_ndtri"
     tolerances = _FEW
 

@@ -23,6 +23,7 @@ class Lgamma(Unary):
     """ln |Γ(x)|, elementwise; the meaning of `torch.lgamma`."""
 
     matches = ("Lgamma", "aten::lgamma", "aten::special_gammaln")
+    shapes = "x: ..."
     operator = "lgamma"
     # Near the zeros between the poles, terms of about 1 cancel: there, only the absolute error is small.
     tolerances = {"float32": (3e-6, 2e-6)}  # noqa: RUF012
@@ -38,6 +39,7 @@ class Digamma(Unary):
     """ψ(x), the derivative of ln Γ, elementwise; the meaning of `torch.digamma`."""
 
     matches = ("Digamma", "aten::digamma", "aten::special_digamma", "aten::special_psi")
+    shapes = "x: ..."
     operator = "digamma"
     # Near its zeros terms of about 1 cancel, in PyTorch too.
     tolerances = {"float32": (3e-6, 2e-6)}  # noqa: RUF012

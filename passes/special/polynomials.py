@@ -31,6 +31,8 @@ _HERMITE: dict[int, int] = {TensorProto.FLOAT: 128, TensorProto.DOUBLE: 512}
 class _Polynomial(Placeholder):
     """p(0) = 1, p(1) = a·x + b, and p(k + 1) = (α·x + β)·p(k) − γ·p(k − 1)."""
 
+    shapes = "x: ...; n: ..."
+
     #: Of the operator in ``torch.special``.
     operator: ClassVar[str]
     #: a and b.
@@ -150,6 +152,8 @@ def _degrees(n: int | float | Value) -> tuple[int, ...] | None:
 
 class _Chebyshev(_Polynomial):
     """One of the four kinds, which differ in the first degree."""
+
+    shapes = "x: ...; n: ..."
 
     def step(self, k: Any) -> tuple[Any, Any, Any]:
         return 2, 0, 1

@@ -44,6 +44,7 @@ class Zeta(Placeholder):
     """
 
     matches = ("Zeta", "aten::special_zeta")
+    shapes = "x: ...; q: ..."
     tolerances = {"float32": (1e-5, 1e-37)}  # noqa: RUF012
 
     def reference(self, x: Any, q: Any) -> Any:
@@ -82,6 +83,7 @@ class Polygamma(Placeholder):
     """The n-th derivative of digamma, for an n that is known; the meaning of `torch.polygamma`."""
 
     matches = ("Polygamma", "aten::polygamma", "aten::special_polygamma")
+    shapes = "x: ..."
     # PyTorch takes the sine of a rounded πx in the first derivative, and rounds n! in the others.
     tolerances = {"float32": (2e-4, 1e-5), "float64": (1e-6, 1e-6)}  # noqa: RUF012
 
