@@ -40,7 +40,7 @@ def derived(source: str, stop: tuple[str, ...] = ()) -> Decomposition:
     ``stop`` are operators of ``aten`` that stay placeholders (:mod:`rewriter.derive.stops`).
     """
     return Decomposition(
-        NAME, functools.partial(_build, stop=stop), portable=True, reason=f"derived from {source}"
+        NAME, functools.partial(_build, stop=stop), portable=False, reason=f"derived from {source}"
     )
 
 

@@ -75,8 +75,9 @@ def expand(
     refusals: list[DecompositionError] = []
     second: Expansion | None = None
     candidates = _candidates(placeholder, site, bound, portable, force)
-    if match is not None and match.last_resort is not None and force is None:
-        candidates.append(match.last_resort)
+    last = None if match is None or force is not None else match.last_resort
+    if last is not None and (last.portable or not portable):
+        candidates.append(last)
     for candidate in candidates:
         try:
             made = _run(placeholder, candidate, site, bound)
