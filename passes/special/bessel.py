@@ -23,8 +23,9 @@ _INF, _NAN = float("inf"), float("nan")
 #: Beyond 5 the oscillating ones are modulus and phase, of which the phase rounds.
 _SPLIT = 5.0
 #: Of J and Y: a few roundings of numbers of about 1, which cancel near their zeros; PyTorch's own are as many.
-#: In float64 PyTorch's are right to about 1e-9 (J₀(3) is −0.26005195490193344).
-_OSCILLATING = {"float32": (6e-6, 2e-6), "float64": (1e-7, 1e-7)}
+#: In float64 PyTorch's own are off by up to 3.8e-7 (J₀) and 8.6e-7 (Y₁) near 5, where it changes the formula
+#: (against mpmath, 3,000 places from 0.05 to 45).
+_OSCILLATING = {"float32": (6e-6, 2e-6), "float64": (2e-6, 2e-6)}
 _SMOOTH = {"float32": (4e-6, 1e-37)}
 
 #: Squares of the first two zeros of J0 and J1.
@@ -231,8 +232,9 @@ class AiryAi(_Bessel):
 
     matches = ("AiryAi", "aten::special_airy_ai")
     operator = "special_airy_ai"
-    # The phase rounds, which is as much again for each unit of it.
-    tolerances = {"float32": (1e-5, 1e-5)}  # noqa: RUF012
+    # The phase rounds, which is as much again for each unit of it.  In float64 PyTorch's own is off by up to 3e-6 near
+    # −2.09 (against mpmath, 3,000 places from −12 to 6).
+    tolerances = {"float32": (1e-5, 1e-5), "float64": (1e-5, 5e-6)}  # noqa: RUF012
 
     def formula(self, g: Builder, x: Value) -> Value:
         edge = tables.AIRY_NEAR.high
