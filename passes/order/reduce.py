@@ -59,12 +59,13 @@ class Prod(Placeholder):
         return found if keepdim and dim is not None and x.rank else g.squeeze(found, [axis])
 
     def cases(self) -> Iterator[Case]:
+        # All arguments of the overload, as PyTorch writes them: two alone are the tensor and an element type.
         yield Case(f32(3, 4))
-        yield Case(f32(3, 4), dim=1)
+        yield Case(f32(3, 4), dim=1, keepdim=False)
         yield Case(f32(2, 3, 4), dim=-2, keepdim=True)
         yield Case(f32(2, 3), dim=0, dtype=7)
-        yield Case(f32(), dim=0)
-        yield Case(f32(0, 3), dim=0, symbolic=False)
+        yield Case(f32(), dim=0, keepdim=False)
+        yield Case(f32(0, 3), dim=0, keepdim=False, symbolic=False)
 
 
 def _result_dtype(x: Value, dtype: int | None) -> int:
