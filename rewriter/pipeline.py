@@ -215,6 +215,7 @@ def rewrite(
                 runtimes=elsewhere,
                 check_gradients=check_gradients,
                 operators=tuple(named) if check_gradients else (),
+                brought=aim is not None,
             ),
             strict=strict,
             portable=portable,

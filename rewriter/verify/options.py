@@ -45,6 +45,8 @@ class VerifyOptions:
     #: ``rewriter.torch.placeholder``, that the model was trained with.
     check_gradients: bool = False
     operators: tuple[Any, ...] = ()
+    #: Whether the model was brought to a target, and is compared with itself as it came.
+    brought: bool = False
     #: Bytes of memory that a worker may have to itself; None for no limit.
     memory: int | None = None
 

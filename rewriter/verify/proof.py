@@ -203,6 +203,8 @@ class Proof:
     versions: dict[str, str] = field(default_factory=dict)
     #: The comparison with the whole model, where one was asked for.
     whole: WholeResult | None = None
+    #: Whether the outputs were compared with those of the model as it came, with ONNX's own operators in it.
+    as_came: bool = False
     #: The stage that made the difference, of a verification that failed.
     blame: Blame | None = None
     #: What other runtimes make of the delivered file, of those that were asked for.
@@ -319,6 +321,8 @@ class Proof:
             found.append("the PyTorch reference of each pass")
         if any(region.standard for region in self.regions):
             found.append("the operators of ONNX that were replaced")
+        if self.as_came:
+            found.append("the model as it came")
         found.append("the model before simplification and optimisation")
         return found if self.whole is None else [*found, f"the whole model: {self.whole.kind}"]
 

@@ -91,8 +91,8 @@ def read_against(
 ) -> tuple[VerifyOptions, Origin | None]:
     """``options`` with what they name loaded, so that what does not fit is said before any work is done.
 
-    And a copy of the model as it came, which tells whose fault a difference is, and what its functions compute; None
-    where neither is asked.
+    And a copy of the model as it came, which tells whose fault a difference is, and what its functions and ONNX's own
+    operators compute; None where nothing of this is asked.
     """
     from rewriter.verify.origin import Origin
 
@@ -107,7 +107,7 @@ def read_against(
         from rewriter.against import load
 
         options = replace(options, against=load(options.against, file.model))
-    elif not file.model.functions:
+    elif not (file.model.functions or options.brought):
         return options, None
     return options, Origin.of(file, selection, keep, options.libraries)
 
