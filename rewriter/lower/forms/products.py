@@ -1,9 +1,11 @@
-"""Einsum by products, and maxima of types that an old operator lacks."""
+"""Einsum by products, and maxima and Relu of types that an old operator lacks."""
 
 from __future__ import annotations
 
 import string
 from typing import TYPE_CHECKING
+
+from onnx import TensorProto as T
 
 from rewriter.lower.forms.table import form
 
@@ -127,6 +129,16 @@ def extreme(g: Writer, call: Call) -> Value | None:
         less = g.less(made, other)
         made = g.where_(less, other, made) if call.op_type == "Max" else g.where_(less, made, other)
     return made
+
+
+@form("Relu")
+def relu(g: Writer, call: Call) -> Value | None:
+    """Of integers that the operator lacks: what is below 0 becomes 0."""
+    x = call.x
+    if x.type is None or x.dtype not in (T.INT8, T.INT16, T.INT32, T.INT64):
+        return None
+    zero = g.const(0, x)
+    return g.where_(g.less(x, zero), zero, x)
 
 
 @form("OptionalHasElement", "OptionalGetElement")

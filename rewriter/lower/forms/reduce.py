@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import TensorProto as T
 
+from rewriter.lower import schemas
 from rewriter.lower.forms.table import form
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 _SIMPLE = ("ReduceMax", "ReduceMin", "ReduceMean", "ReduceProd", "ReduceSum")
 _ALL = (*_SIMPLE, "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare")
+
+_BYTES: dict[int, tuple[int, int]] = {T.INT8: (-128, 127), T.UINT8: (0, 255)}
 
 
 def takes_input(op_type: str, opset: int) -> bool:
@@ -36,6 +39,8 @@ def reduction(g: Writer, call: Call) -> Value | None:
     x, axes, keep = call.x, call.input(1), call.get("keepdims", 1)
     if x.type is not None and x.dtype == T.BOOL:
         return _bool(g, call, x)
+    if _lacks_bytes(g, call):
+        return _bytes(g, call, x)
     if call.has("axes"):
         listed: list[int] | None = list(call.get("axes"))
     elif axes is None or _is_empty(axes):
@@ -82,6 +87,30 @@ def _bool(g: Writer, call: Call, x: Value) -> Value:
         call.op_type, (g.cast(x, T.INT32), *call.inputs[1:]), 1, call.attributes, call.version
     )[0]
     return g.greater(made, g.const(0, T.INT32))
+
+
+def _lacks_bytes(g: Writer, call: Call) -> bool:
+    """Whether it is a maximum or minimum of 8-bit integers, which the target does not have."""
+    if call.op_type not in ("ReduceMax", "ReduceMin") or call.x.type is None or call.x.dtype not in _BYTES:
+        return False
+    there = schemas.schema(call.op_type, g.opset)
+    if there is None:
+        return False
+    return (
+        call.x.dtype not in schemas.allowed_types(call.op_type, there.since_version)[there.inputs[0].type_str]
+    )
+
+
+def _bytes(g: Writer, call: Call, x: Value) -> Value:
+    """In int32; of nothing it is the end of the narrow type."""
+    wide = (g.cast(x, T.INT32), *call.inputs[1:])
+    made: Value = g.emit(call.op_type, wide, 1, call.attributes, call.version)[0]
+    if not (x.is_static and 0 not in x.shape):
+        low, high = _BYTES[x.dtype]
+        end = g.const(low if call.op_type == "ReduceMax" else high, T.INT32)
+        beyond = g.less(made, end) if call.op_type == "ReduceMax" else g.less(end, made)
+        made = g.where_(beyond, end, made)
+    return g.cast(made, x.dtype)
 
 
 def _computed(g: Writer, call: Call, x: Value, axes: Value, keep: int) -> Value | None:
